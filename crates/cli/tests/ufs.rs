@@ -578,9 +578,9 @@ fn a_snapshot_is_taken_while_others_write() {
     }
 }
 
-/// The snapshots of a mounted volume are listed with their paths; they are not removed.
+/// The snapshots of a mounted volume are listed with their paths, and removed.
 #[test]
-fn snapshots_of_a_mounted_volume_are_listed() {
+fn snapshots_of_a_mounted_volume_are_listed_and_removed() {
     if !can_mount() {
         return;
     }
@@ -604,19 +604,51 @@ fn snapshots_of_a_mounted_volume_are_listed() {
         assert_eq!(paths, ["/.snap/daily", "/a/b/weekly", "/last"], "{listed}");
         fs::rename(at.join("a"), at.join("c")).expect("rename");
         assert!(list(mnt).contains(" /c/b/weekly"), "{}", list(mnt));
-        for rm in [&["snapshot", "rm", mnt, "daily"][..], &["snapshot", "rm", mnt, "--all"]] {
-            let (code, why) = failure(&seekless(rm));
-            assert!(code == 4 && why.contains("unmount it"), "{code} {why}");
+        let (code, why) = failure(&seekless(&["snapshot", "rm", mnt, "--all", "--keep-files"]));
+        assert!(code == 4 && why.contains("unmount it"), "{code} {why}");
+        for (name, says) in [
+            ("none", "no snapshot none"),
+            ("/file", "/file is not a snapshot"),
+            ("/none/daily", "no directory"),
+            ("a/b", "slash"),
+        ] {
+            let (code, why) = failure(&seekless(&["snapshot", "rm", mnt, name]));
+            assert!(code == 2 && why.contains(says), "{name}: {code} {why}");
         }
+        let reader = fs::File::open(at.join(".snap/daily")).expect("open");
+        let (code, why) = failure(&seekless(&["snapshot", "rm", mnt, "/.snap/daily"]));
+        assert!(code == 6 && why.contains("busy"), "{code} {why}");
+        drop(reader);
         let in_use = list(mnt);
+        assert_eq!(in_use.lines().count(), 3, "{in_use}");
         mounted.end();
         let without_sizes = |list: &str| -> Vec<String> {
             let words = list.lines().map(str::split_whitespace);
             words.map(|words| words.rev().take(2).collect()).collect()
         };
         assert_eq!(without_sizes(&in_use), without_sizes(&list(&image)));
+        let manifest_of = |name: &str| manifest(&format!("{image}@{name}"), &[]);
+        let last = manifest_of("/last");
         text(&seekless(&["snapshot", "rm", &image, "/c/b/weekly"]));
         assert_eq!(list(&image).lines().count(), 2);
+        text(&seekless(&["check", &image]));
+        let mounted = Mounted::new(&image, &at, "rw");
+        fs::write(at.join("file"), [1; 9000]).expect("write");
+        let told = text(&seekless(&["snapshot", "rm", "--json", mnt, "daily", "daily"]));
+        assert!(told.contains(r#""removed":1"#), "{told}");
+        assert!(!at.join(".snap/daily").exists());
+        fs::write(at.join("file"), [2; 9000]).expect("write");
+        assert_eq!(list(mnt).lines().count(), 1);
+        text(&seekless(&["snapshot", "take", mnt, "/next"]));
+        mounted.end();
+        text(&seekless(&["check", &image]));
+        same("the other snapshot", &last, &manifest_of("/last"));
+        let mounted = Mounted::new(&image, &at, "rw");
+        let told = text(&seekless(&["snapshot", "rm", "--json", mnt, "--all"]));
+        assert!(told.contains(r#""removed":2"#), "{told}");
+        assert_eq!(list(mnt), "");
+        mounted.end();
+        assert_eq!(list(&image), "");
         text(&seekless(&["check", &image]));
     }
     let plain = scratch.path().join("dir");
@@ -625,6 +657,70 @@ fn snapshots_of_a_mounted_volume_are_listed() {
     assert!(code == 2 && why.contains("mounted"), "{code} {why}");
     let (code, why) = failure(&seekless(&["snapshot", "list", "/proc"]));
     assert!(code == 4 && why.contains("mounted with rw"), "{code} {why}");
+}
+
+/// A volume is checked while a program changes it; nothing of that is left.
+#[test]
+fn a_mounted_volume_is_checked() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new("ufs-check-mounted");
+    let image = scratch.join("a.ufs");
+    text(&seekless(&["mkfs", "--format", "ufs2", "--size", "128M", &image]));
+    let at = scratch.path().join("mnt");
+    let mnt = at.to_str().expect("path");
+    let check = ["check", "--background", mnt];
+    let mounted = Mounted::new(&image, &at, "rw");
+    let left = AtomicUsize::new(4);
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            // A failure of the other thread must not be waited for.
+            for n in (0..20_000).take_while(|_| left.load(Ordering::SeqCst) > 0) {
+                let dir = at.join(format!("dir-{n}"));
+                fs::create_dir(&dir).expect("mkdir");
+                fs::write(dir.join("name-of-a-file"), contents_of(1, n % 50)).expect("write");
+                if n >= 3 {
+                    fs::remove_dir_all(at.join(format!("dir-{}", n - 3))).expect("remove");
+                }
+            }
+        });
+        for _ in 0..3 {
+            let said = text(&seekless(&[&["--json"], &check[..]].concat()));
+            let said: serde_json::Value = serde_json::from_str(&said).expect("JSON");
+            assert_eq!((&said["outcome"], &said["image"]), (&"clean".into(), &mnt.into()));
+            assert!(said["directories"].as_u64() >= Some(2), "{said}");
+            assert!(!at.join(".snap/fsck_snapshot").exists());
+            left.fetch_sub(1, Ordering::SeqCst);
+        }
+        // As another check has it, and as one that was killed leaves it.
+        text(&seekless(&["snapshot", "take", mnt, "fsck_snapshot"]));
+        let open = fs::File::open(at.join(".snap/fsck_snapshot")).expect("open");
+        let (code, why) = failure(&seekless(&check));
+        assert!(code == 8 && why.contains("busy"), "{code} {why}");
+        drop(open);
+        assert!(text(&seekless(&check)).contains("in order"));
+        assert_eq!(text(&seekless(&["snapshot", "list", mnt])), "");
+        left.fetch_sub(1, Ordering::SeqCst);
+    });
+    fs::write(at.join("only-once"), "text").expect("write");
+    mounted.end();
+    text(&seekless(&["check", &image]));
+    let mut bytes = fs::read(&image).expect("read");
+    let name = b"only-once";
+    let found = bytes.windows(name.len()).position(|part| part == name).expect("a name");
+    // The kind of the file in its directory's entry: a symlink instead of a regular file.
+    bytes[found - 2] = 10;
+    fs::write(&image, bytes).expect("write");
+    let mounted = Mounted::new(&image, &at, "rw");
+    let found = seekless(&check);
+    let said = String::from_utf8_lossy(&found.stdout).into_owned();
+    assert_eq!(found.status.code(), Some(4), "{said}");
+    assert!(said.contains("unmount it"), "{said}");
+    mounted.end();
+    let (code, why) = failure(&seekless(&["check", "--background", &image]));
+    assert!(code == 8 && why.contains("Not a directory"), "{code} {why}");
+    assert_eq!(seekless(&["check", "--background", "-y", &image]).status.code(), Some(16));
 }
 
 /// Only root and the user of the server may take a snapshot of a mounted volume.
@@ -657,6 +753,16 @@ fn a_snapshot_is_refused_to_other_users() {
         assert!(!open.join("mine").exists() && !at.join(".snap").exists(), "{name}");
     }
     text(&seekless(&["snapshot", "take", mnt, "/open/mine"]));
+    let removed = Command::new("setpriv")
+        .args(["--reuid", "1000", "--regid", "1000", "--clear-groups"])
+        .arg(env!("CARGO_BIN_EXE_seekless"))
+        .args(["snapshot", "rm", mnt, "/open/mine"])
+        .output()
+        .expect("setpriv");
+    let (code, why) = failure(&removed);
+    assert!(code == 6 && why.contains("denied"), "{code} {why}");
+    text(&seekless(&["snapshot", "rm", mnt, "/open/mine"]));
+    assert!(!open.join("mine").exists());
     mounted.end();
     text(&seekless(&["check", &image]));
 }

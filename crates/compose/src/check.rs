@@ -4,6 +4,7 @@ use seekless_formats::{Argument, FFS, FORMATS as FAMILIES, KnownFormat, to_check
 use seekless_fs::FsError;
 use seekless_fs::check::{Outcome, Repaired, Report};
 use seekless_fs::term::{Term, Text};
+use seekless_images::snapshot::Temporary;
 use seekless_images::{Error, FORMATS, Place, refuse_others};
 use std::path::Path;
 
@@ -89,4 +90,21 @@ pub fn examine(
     };
     let Repaired { report, outcome, writes, .. } = repaired;
     Ok(Examined { format, report, outcome, writes })
+}
+
+/// The snapshot that a check of a mounted volume looks at, as FreeBSD's fsck names it.
+const SNAPSHOT: &str = "fsck_snapshot";
+
+/// Checks a file system while it is mounted by this project for changes, and changes nothing in it:
+/// takes a snapshot, checks that, and removes it. If that is interrupted, the next check removes it.
+///
+/// # Errors
+/// As [`take_mounted`](seekless_images::snapshot::take_mounted) and
+/// [`remove_mounted`](seekless_images::snapshot::remove_mounted), so
+/// [`ErrorKind::System`](seekless_images::ErrorKind) while another one is under way; as [`examine`].
+pub fn examine_mounted(mount: &Path) -> Result<Examined, Error> {
+    let snapshot = Temporary::take(mount, SNAPSHOT)?;
+    let examined = examine(&snapshot.path(), &Place::default(), Mode::Check, &[])?;
+    snapshot.remove()?;
+    Ok(examined)
 }

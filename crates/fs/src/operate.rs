@@ -177,6 +177,19 @@ pub trait Operate: Send {
         Err(FsError::Unsupported("snapshots".into()))
     }
 
+    /// Makes a snapshot an empty file, which may be removed as any other. The other snapshots of the
+    /// volume stay as they are.
+    ///
+    /// # Errors
+    /// [`FsError::Unsupported`] on formats without snapshots, as by default; [`FsError::Invalid`]
+    /// for a file that is no snapshot; [`FsError::Refused`] for one that others have open, and for a
+    /// volume that is being recovered; [`FsError::NoSpace`] if there is no room for copies that other
+    /// snapshots may need.
+    fn release_snapshot(&mut self, ino: Ino) -> Result<(), FsError> {
+        let _ = ino;
+        Err(FsError::Unsupported("snapshots".into()))
+    }
+
     /// The snapshots of the volume, oldest first, without their paths.
     ///
     /// # Errors

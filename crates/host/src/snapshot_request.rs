@@ -12,6 +12,9 @@ pub const TAKE_SNAPSHOT: u32 = 0x7353;
 /// `_IOR('s', 0x54, struct listed[20])`: 24 bytes for each snapshot, zeros behind the last.
 pub const LIST_SNAPSHOTS: u32 = 0x81E0_7354;
 
+/// `_IO('s', 0x55)`: no argument.
+pub const RELEASE_SNAPSHOT: u32 = 0x7355;
+
 /// The most snapshots that a volume may have.
 const MOST: usize = 20;
 
@@ -67,17 +70,52 @@ impl Listed {
 /// The ioctl's error: `ENOTTY` for a file system that does not support the request, `EOPNOTSUPP` for a
 /// format without snapshots, `ENOSPC`, `EPERM`.
 pub fn take_snapshot(file: &File) -> io::Result<()> {
-    let request = TAKE_SNAPSHOT as libc::Ioctl;
-    // SAFETY: takes no argument and touches no memory of ours.
-    let failed = unsafe { libc::ioctl(file.as_raw_fd(), request) } < 0;
-    if failed {
-        return Err(io::Error::last_os_error());
-    }
+    ask(file, TAKE_SNAPSHOT)?;
     // The kernel has the attributes of the empty file in its cache, and asks for them again. The
     // snapshot is taken, whatever comes of that.
     let (flags, mask) = (AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC, StatxFlags::BASIC_STATS);
     let _ = rustix::fs::statx(file, "", flags, mask);
     Ok(())
+}
+
+/// Asks the file system of a snapshot to make it an empty file. Until `file` is closed, others who
+/// open it wait, or fail with `EWOULDBLOCK`.
+///
+/// # Errors
+/// As [`take_snapshot`]; `EINVAL` for a file that is no snapshot, `EBUSY` for one that others have
+/// open.
+pub fn release_snapshot(file: &File) -> io::Result<()> {
+    have_alone(file)?;
+    ask(file, RELEASE_SNAPSHOT)
+}
+
+/// Of `asm-generic/fcntl.h`.
+const F_SETSIG: libc::c_int = 10;
+
+/// Takes a lease of a file that nobody else has open (`fcntl_setlease(2)`): only the kernel knows
+/// that of a file which FUSE serves.
+fn have_alone(file: &File) -> io::Result<()> {
+    // An open by another process must not end this one, as SIGIO would.
+    for (command, value) in
+        [(F_SETSIG, libc::SIGURG), (libc::F_SETLEASE, libc::c_int::from(libc::F_WRLCK))]
+    {
+        // SAFETY: takes a number and touches no memory of ours.
+        if unsafe { libc::fcntl(file.as_raw_fd(), command, value) } < 0 {
+            let error = io::Error::last_os_error();
+            return Err(match error.raw_os_error() {
+                Some(libc::EAGAIN) => io::Error::from_raw_os_error(libc::EBUSY),
+                _ => error,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// A request without an argument.
+fn ask(file: &File, request: u32) -> io::Result<()> {
+    // SAFETY: takes no argument and touches no memory of ours.
+    let failed = unsafe { libc::ioctl(file.as_raw_fd(), request as libc::Ioctl) } < 0;
+    if failed { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// Asks the file system of a file or directory for its snapshots, oldest first.

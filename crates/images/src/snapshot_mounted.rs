@@ -1,17 +1,260 @@
-//! The snapshots of mounted volumes, listed.
+//! The snapshots of mounted volumes.
 
 use crate::error::{Error, ErrorKind};
-use crate::snapshot::{ENOTTY, EOPNOTSUPP, HOME, open_root};
-use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags, openat2};
+use rustix::fs::{
+    AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2, unlinkat,
+};
 use rustix::io::Errno;
 use seekless_fs::snapshot::SnapshotFile;
-use seekless_host::snapshot_request::list_snapshots;
+use seekless_host::snapshot_request::{list_snapshots, release_snapshot, take_snapshot};
 use seekless_units::{ByteLen, Ino};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::File;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
+
+/// Takes a snapshot of the file system that is mounted on a directory and that this project serves.
+/// `name` is its path in the volume, with a slash in front, or its name in `.snap`, which is made if
+/// there is none. No symlink is followed. Programs may go on writing: the snapshot has all
+/// that they have written so far, as far as the kernel has passed it on (fsync(2) makes sure of that).
+///
+/// # Errors
+/// [`ErrorKind::Usage`] for a name that is taken, and for directories that are not there or on which
+/// nothing is mounted; [`ErrorKind::NoSpace`]; [`ErrorKind::Unsupported`] for a mount of another
+/// server or format, and for a volume that is not in use with soft updates; [`ErrorKind::System`].
+pub fn take_mounted(mount: &Path, name: &[u8]) -> Result<Ino, Error> {
+    let about = |error: Error| error.about(mount.display());
+    let system = |errno: Errno| Error::io(mount.display(), &errno.into());
+    let root = open_root(mount)?;
+    let inside = Inside::new(name).map_err(about)?;
+    let mut made = false;
+    if let Some(path) = inside.directory().filter(|_| inside.is_in_home) {
+        made = match mkdirat(&root, path, Mode::from_raw_mode(0o770)) {
+            Err(Errno::EXIST) => false,
+            done => done.map(|()| true).map_err(system)?,
+        };
+    }
+    let home = inside.open_directory(&root).map_err(about)?;
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let taken = match openat(&home, inside.leaf, flags, Mode::from_raw_mode(0o400)) {
+        Err(Errno::EXIST) => {
+            let name = String::from_utf8_lossy(name);
+            return Err(about(Error::usage(format!("{name} exists"))));
+        }
+        Err(errno) => Err(system(errno)),
+        Ok(file) => {
+            let taken = convert(mount, &File::from(file));
+            if taken.is_err() {
+                // The first error is returned.
+                let _ = unlinkat(&home, inside.leaf, AtFlags::empty());
+            }
+            taken
+        }
+    };
+    if let (Err(_), true, Some(path)) = (&taken, made, inside.directory()) {
+        let _ = unlinkat(&root, path, AtFlags::REMOVEDIR);
+    }
+    taken
+}
+
+/// The root directory of a mounted file system.
+fn open_root(mount: &Path) -> Result<File, Error> {
+    let about = |error: io::Error| Error::io(mount.display(), &error);
+    let root = File::open(mount).map_err(about)?;
+    let (own, above) = (root.metadata().map_err(about)?, mount.join("..").metadata());
+    if own.dev() == above.map_err(about)?.dev() {
+        return Err(Error::usage("not where a file system is mounted").about(mount.display()));
+    }
+    Ok(root)
+}
+
+/// The place of a new snapshot in a mounted volume.
+struct Inside<'a> {
+    /// Above the snapshot, from the root; empty for the root itself.
+    above: PathBuf,
+    leaf: &'a OsStr,
+    /// The directory is [`HOME`].
+    is_in_home: bool,
+}
+
+/// The directory of snapshots that have only a name.
+const HOME: &str = ".snap";
+
+impl<'a> Inside<'a> {
+    fn new(name: &'a [u8]) -> Result<Self, Error> {
+        let path = Path::new(OsStr::from_bytes(name));
+        let inside = path.strip_prefix("/").unwrap_or(path);
+        let mut parts = inside.components();
+        let is_plain = parts.clone().all(|part| matches!(part, Component::Normal(_)));
+        let leaf = parts.next_back().map(Component::as_os_str).filter(|_| is_plain);
+        let leaf = leaf.ok_or_else(|| Error::usage("not the name of a snapshot"))?;
+        let above: PathBuf = parts.collect();
+        match path.has_root() {
+            true => Ok(Self { above, leaf, is_in_home: false }),
+            false if above.as_os_str().is_empty() => {
+                Ok(Self { above: HOME.into(), leaf, is_in_home: true })
+            }
+            false => Err(Error::usage("a path in the volume begins with a slash")),
+        }
+    }
+
+    fn directory(&self) -> Option<&Path> {
+        Some(self.above.as_path()).filter(|path| !path.as_os_str().is_empty())
+    }
+
+    /// Opens the directory, in the volume and without following a symlink.
+    fn open_directory(&self, root: &File) -> Result<File, Error> {
+        let system = |error: io::Error| Error::io(self.above.display(), &error);
+        let Some(path) = self.directory() else { return root.try_clone().map_err(system) };
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_XDEV | ResolveFlags::NO_SYMLINKS;
+        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+        match openat2(root, path, flags, Mode::empty(), resolve) {
+            Ok(directory) => Ok(File::from(directory)),
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV) => {
+                let what = format!("no directory {} in this volume", path.display());
+                Err(Error::usage(what))
+            }
+            Err(errno) => Err(system(errno.into())),
+        }
+    }
+}
+
+/// Has an empty file of a mounted volume converted into a snapshot.
+fn convert(mount: &Path, file: &File) -> Result<Ino, Error> {
+    take_snapshot(file).map_err(|error| refused(mount, &error))?;
+    let ino = file.metadata().map_err(|error| Error::io(mount.display(), &error))?.ino();
+    u32::try_from(ino)
+        .map(Ino::new)
+        .map_err(|_| Error::usage("inode numbers of 64 bits").about(mount.display()))
+}
+
+/// The error of a request about a snapshot.
+fn refused(mount: &Path, error: &io::Error) -> Error {
+    match error.raw_os_error() {
+        Some(ENOTTY | EOPNOTSUPP) => Error::new(
+            ErrorKind::Unsupported,
+            "a file system that takes no snapshots, or not in this state",
+        )
+        .about(mount.display()),
+        _ if error.kind() == io::ErrorKind::StorageFull => {
+            Error::new(ErrorKind::NoSpace, "no room for a snapshot").about(mount.display())
+        }
+        _ => Error::io(mount.display(), error),
+    }
+}
+
+/// Removes snapshots of the file system that is mounted on a directory and that this project serves,
+/// those of these names, as for [`take_mounted`], or all, and returns their number. The others stay
+/// as they are. If that is interrupted, an empty file may be left.
+///
+/// # Errors
+/// [`ErrorKind::Usage`] for a file that is no snapshot; [`ErrorKind::NoSpace`] if there is no room for
+/// copies that other snapshots may need; [`ErrorKind::Unsupported`] as for [`take_mounted`], and for a
+/// snapshot without a name if all are removed; [`ErrorKind::System`], also for a snapshot that others
+/// have open. Snapshots before it are removed then.
+pub fn remove_mounted(mount: &Path, names: Option<&[Vec<u8>]>) -> Result<u64, Error> {
+    let about = |error: Error| error.about(mount.display());
+    let listed;
+    let names = match names {
+        Some(names) => names,
+        None => {
+            let paths = list_mounted(mount)?.into_iter().map(|found| {
+                found.path.ok_or_else(|| {
+                    let what = format!("removing the snapshot of inode {}", found.ino);
+                    let why = "which has no name that the caller can read";
+                    about(Error::new(ErrorKind::Unsupported, format!("{what}, {why}")))
+                })
+            });
+            listed = paths.collect::<Result<Vec<_>, _>>()?;
+            &listed
+        }
+    };
+    let root = open_root(mount)?;
+    let mut removed = Vec::new();
+    for name in names {
+        let inside = Inside::new(name).map_err(about)?;
+        let home = inside.open_directory(&root).map_err(about)?;
+        let shown = String::from_utf8_lossy(name);
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = match openat(&home, inside.leaf, flags, Mode::empty()) {
+            Ok(file) => File::from(file),
+            // It was named twice.
+            Err(Errno::NOENT) if removed.contains(&name) => continue,
+            Err(Errno::NOENT) => return Err(about(Error::usage(format!("no snapshot {shown}")))),
+            Err(Errno::LOOP) => return Err(about(not_a_snapshot(&shown))),
+            Err(errno) => return Err(Error::io(mount.display(), &errno.into())),
+        };
+        release_snapshot(&file).map_err(|error| match error.raw_os_error() {
+            Some(EINVAL) => about(not_a_snapshot(&shown)),
+            Some(EBUSY) => Error::io(format!("{}: {shown}", mount.display()), &error),
+            _ => refused(mount, &error),
+        })?;
+        unlinkat(&home, inside.leaf, AtFlags::empty())
+            .map_err(|errno| Error::io(mount.display(), &errno.into()))?;
+        removed.push(name);
+    }
+    Ok(removed.len() as u64)
+}
+
+/// A snapshot of a mounted volume that is removed when it has been read.
+pub struct Temporary<'a> {
+    mount: &'a Path,
+    name: &'static str,
+    is_there: bool,
+}
+
+impl<'a> Temporary<'a> {
+    /// Takes it, in place of one that a process left behind that was killed.
+    ///
+    /// # Errors
+    /// As [`take_mounted`] and [`remove_mounted`].
+    pub fn take(mount: &'a Path, name: &'static str) -> Result<Self, Error> {
+        let mut temporary = Self { mount, name, is_there: false };
+        if temporary.path().symlink_metadata().is_ok() {
+            remove_mounted(mount, Some(&[name.into()]))?;
+        }
+        take_mounted(mount, name.as_bytes())?;
+        temporary.is_there = true;
+        Ok(temporary)
+    }
+
+    /// The file, which is an image of the volume.
+    #[must_use]
+    pub fn path(&self) -> PathBuf {
+        self.mount.join(HOME).join(self.name)
+    }
+
+    /// Removes it.
+    ///
+    /// # Errors
+    /// As [`remove_mounted`].
+    pub fn remove(mut self) -> Result<(), Error> {
+        self.is_there = false;
+        remove_mounted(self.mount, Some(&[self.name.into()])).map(drop)
+    }
+}
+
+impl Drop for Temporary<'_> {
+    fn drop(&mut self) {
+        if self.is_there {
+            // The first error is returned.
+            let _ = remove_mounted(self.mount, Some(&[self.name.into()]));
+        }
+    }
+}
+
+fn not_a_snapshot(name: &str) -> Error {
+    Error::usage(format!("{name} is not a snapshot"))
+}
+
+/// For which there is no `ErrorKind`.
+const ENOTTY: i32 = Errno::NOTTY.raw_os_error();
+const EOPNOTSUPP: i32 = Errno::OPNOTSUPP.raw_os_error();
+const EINVAL: i32 = Errno::INVAL.raw_os_error();
+const EBUSY: i32 = Errno::BUSY.raw_os_error();
 
 /// The snapshots of the file system that is mounted on a directory and that this project serves,
 /// oldest first. The directories of the volume are searched for their names, as far as the caller may

@@ -54,6 +54,12 @@ impl<F: Named> Operate for Live<F> {
         self.volume.noted(taken)
     }
 
+    fn release_snapshot(&mut self, ino: Ino) -> Result<(), FsError> {
+        self.volume.check_open()?;
+        let released = F::release_snapshot(self, ino);
+        self.volume.noted(released)
+    }
+
     fn snapshots(&mut self) -> Result<Vec<SnapshotFile>, FsError> {
         F::snapshots(self)
     }

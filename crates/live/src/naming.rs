@@ -29,6 +29,15 @@ pub trait Named: Format {
         Err(FsError::Unsupported("snapshots".into()))
     }
 
+    /// As [`Operate::release_snapshot`](seekless_fs::operate::Operate::release_snapshot), which by
+    /// default a format does not support.
+    ///
+    /// # Errors
+    /// As there.
+    fn release_snapshot(_live: &mut Live<Self>, _ino: Ino) -> Result<(), FsError> {
+        Err(FsError::Unsupported("snapshots".into()))
+    }
+
     /// As [`Operate::snapshots`](seekless_fs::operate::Operate::snapshots), which by default a format
     /// does not support.
     ///

@@ -1,7 +1,7 @@
 //! Whether an image is in order.
 
 use crate::Error;
-use seekless_compose::check::{Examined, Mode, examine};
+use seekless_compose::check::{Examined, Mode, examine, examine_mounted};
 use seekless_fs::check::{self, Finding as Found};
 use seekless_images::Place as Where;
 use serde::Serialize;
@@ -101,7 +101,9 @@ pub struct Checked {
 }
 
 impl Check {
-    /// A check of an image file or block device.
+    /// A check of an image file or block device, or of a UFS volume that seekless has mounted for
+    /// changes, whose directory is given: of that, the state of the moment is checked, as a snapshot
+    /// keeps it, while programs go on writing.
     pub fn of(path: impl AsRef<Path>) -> Self {
         Self { path: path.as_ref().to_path_buf(), place: Where::default() }
     }
@@ -116,11 +118,15 @@ impl Check {
     /// Checks the image, and changes nothing.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`](crate::ErrorKind) for other files,
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind) for other files and mounts,
     /// [`ErrorKind::Corrupt`](crate::ErrorKind) where not even a superblock can be read,
+    /// [`ErrorKind::NoSpace`](crate::ErrorKind) if a mounted volume has no room for a snapshot,
     /// [`ErrorKind::System`](crate::ErrorKind).
     pub fn run(&self) -> Result<Checked, Error> {
-        self.examine(Mode::Check)
+        match self.path.is_dir() {
+            true => Ok(Checked::from(examine_mounted(&self.path)?)),
+            false => self.examine(Mode::Check),
+        }
     }
 
     /// Repairs errors that a crash may leave, as `fsck -p` does: where anything else is found,
@@ -141,14 +147,20 @@ impl Check {
     }
 
     fn examine(&self, mode: Mode) -> Result<Checked, Error> {
-        let Examined { report, outcome, .. } = examine(&self.path, &self.place, mode, &[])?;
+        Ok(Checked::from(examine(&self.path, &self.place, mode, &[])?))
+    }
+}
+
+impl From<Examined> for Checked {
+    fn from(examined: Examined) -> Self {
+        let Examined { report, outcome, .. } = examined;
         let outcome = match outcome {
             check::Outcome::Clean => Outcome::Clean,
             check::Outcome::Corrected => Outcome::Corrected,
             check::Outcome::Left => Outcome::Left,
         };
         let findings = report.findings.iter().map(Finding::from).collect();
-        Ok(Checked { outcome, findings, more: report.more })
+        Self { outcome, findings, more: report.more }
     }
 }
 

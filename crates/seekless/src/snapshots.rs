@@ -123,28 +123,36 @@ impl Snapshots {
         Ok(ino.get())
     }
 
-    /// Removes snapshots of an image that is in order and not in use, and returns their number. The
-    /// others stay as they are.
+    /// Removes snapshots, and returns their number. The others stay as they are. An image must be in
+    /// order and not in use. While a volume is mounted, programs may go on writing.
     ///
     /// # Errors
     /// [`ErrorKind::Usage`](crate::ErrorKind) for a file that is no snapshot,
-    /// [`ErrorKind::Unsupported`](crate::ErrorKind) for a mounted volume and for one that cannot be
-    /// changed, [`ErrorKind::NoSpace`](crate::ErrorKind) if there is no room for copies that the others
-    /// may need, [`ErrorKind::System`](crate::ErrorKind).
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind) for a volume that cannot be changed,
+    /// [`ErrorKind::NoSpace`](crate::ErrorKind) if there is no room for copies that the others may
+    /// need, [`ErrorKind::System`](crate::ErrorKind), also for callers who may not, and for a snapshot
+    /// of a mounted volume that somebody has open: those before it are removed then.
     pub fn remove<N: AsRef<Path>>(&self, names: impl IntoIterator<Item = N>) -> Result<u64, Error> {
         let names = names.into_iter();
         let names: Vec<Vec<u8>> =
             names.map(|name| name.as_ref().as_os_str().as_bytes().to_vec()).collect();
-        snapshot::remove(&self.path, &self.place, Some(&names), self.now())
+        self.remove_some(Some(&names))
     }
 
-    /// Removes all snapshots of an image that is in order and not in use, and returns their number.
+    /// Removes all snapshots, and returns their number.
     ///
     /// # Errors
     /// As [`Snapshots::remove`]; [`ErrorKind::Unsupported`](crate::ErrorKind) for a snapshot without a
     /// name.
     pub fn remove_all(&self) -> Result<u64, Error> {
-        snapshot::remove(&self.path, &self.place, None, self.now())
+        self.remove_some(None)
+    }
+
+    fn remove_some(&self, names: Option<&[Vec<u8>]>) -> Result<u64, Error> {
+        match self.path.is_dir() {
+            true => snapshot::remove_mounted(&self.path, names),
+            false => snapshot::remove(&self.path, &self.place, names, self.now()),
+        }
     }
 
     fn now(&self) -> seekless_fs::Timestamp {

@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::say::say;
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
-use seekless_compose::check::{Examined, Mode, examine};
+use seekless_compose::check::{Examined, Mode, examine, examine_mounted};
 use seekless_formats::Argument;
 use seekless_fs::check::{Class, Finding, Outcome};
 use serde_json::{Value, json};
@@ -36,6 +36,7 @@ Examples:
   seekless check -y disk.img
   seekless check --json disk.img | jq '.findings[].code'
   seekless check -y --lost free esp.img
+  seekless check --background mnt
 
 Checks all inodes, names, bitmaps and counts of a UFS1, UFS2 or ext2/3/4 image,
 in the five phases of fsck. Each finding has a code that is stable between
@@ -50,6 +51,10 @@ on ext each gets a copy. The journal of ext is replayed. The next run completes
 a repair that was interrupted. An image that is mounted or being changed is not
 repaired.
 
+With --background a UFS volume is checked while seekless has it mounted with rw, as its
+state of this moment: a snapshot, .snap/fsck_snapshot, is taken, checked and removed.
+Programs go on writing. Nothing else is changed in the volume.
+
 FAT images are checked in five phases of their own. In them, clusters that no file
 has become files FSCKnnnn.REC in the root directory, or are freed with --lost free.
 After a crash of a seekless mount with `softdep` or `sync` they are parts of files
@@ -63,7 +68,7 @@ Exit codes (those of fsck, for this command only):
   8   the image could not be checked or repaired
   16  wrong arguments")]
 pub(crate) struct CheckArgs {
-    /// Image file (raw or qcow2) or block device
+    /// Image file (raw or qcow2) or block device; with --background a directory
     image: PathBuf,
     /// Change nothing (the default)
     #[arg(short = 'n', long, conflicts_with_all = ["preen", "yes"])]
@@ -78,6 +83,9 @@ pub(crate) struct CheckArgs {
     /// [default: free after a crash of a mount with softdep or sync, else keep]
     #[arg(long, value_enum)]
     lost: Option<Lost>,
+    /// Check the UFS volume that is mounted on the directory IMAGE, by a snapshot
+    #[arg(long, conflicts_with_all = ["preen", "yes", "lost", "partition", "offset"])]
+    background: bool,
     #[command(flatten)]
     place: PlaceArgs,
 }
@@ -115,7 +123,11 @@ fn mode_name(mode: Mode) -> &'static str {
 
 pub(crate) fn run(args: &CheckArgs, global: &Global) -> Result<ExitCode, Failure> {
     let arguments: Vec<Argument> = args.lost.map(Lost::argument).into_iter().collect();
-    Ok(match examine(&args.image, &args.place.place(), mode_of(args), &arguments) {
+    let examined = match args.background {
+        true => examine_mounted(&args.image),
+        false => examine(&args.image, &args.place.place(), mode_of(args), &arguments),
+    };
+    Ok(match examined {
         Ok(examined) => {
             if global.json {
                 print_json(args, &examined)
@@ -203,6 +215,9 @@ fn print(args: &CheckArgs, examined: &Examined) {
     let verdict = match (outcome, mode_of(args), report.unexpected) {
         (Outcome::Clean, ..) => "in order".to_string(),
         (Outcome::Corrected, ..) => "repaired; in order now".to_string(),
+        (Outcome::Left, ..) if args.background => {
+            "not in order: unmount it, and check its image".to_string()
+        }
         (Outcome::Left, Mode::Preen, 1..) => {
             let done =
                 if *writes == 0 { "nothing was repaired" } else { "not everything was repaired" };

@@ -89,13 +89,14 @@ struct ListSnapshotsArgs {
     open: OpenArgs,
 }
 
-/// Remove snapshots of an image
+/// Remove snapshots of an image, or of a mounted one
 #[derive(Args, Debug)]
 #[command(after_help = "\
-The other snapshots of the volume stay as they are, and take over the blocks that they need. The
-image must not be in use, and must be in order. If the removal is interrupted, it can be started
-again; a file that is no longer listed is an ordinary one. Snapshots of a mounted volume are not
-removed: unmount it first.
+The other snapshots of the volume stay as they are, and take over the blocks that they need. An
+image must not be in use, and must be in order. Of a volume that seekless has mounted with rw,
+give the directory of the mount: programs go on writing, and a snapshot that is open is not
+removed. If the removal is interrupted, it can be started again; a file that is no longer listed
+is an ordinary one, of a mounted volume an empty one.
 
 With --keep-files the snapshots become ordinary files with holes, also where the volume is not in
 order: a repair may then change everything.
@@ -104,9 +105,10 @@ Examples:
   seekless snapshot rm disk.ufs daily
   seekless snapshot rm disk.ufs daily /var/.snap/weekly
   seekless snapshot rm disk.ufs --all
+  seekless snapshot rm mnt daily
   seekless snapshot rm disk.ufs --all --keep-files")]
 struct RemoveSnapshotsArgs {
-    /// Image file (raw) or block device
+    /// Image file (raw), block device, or directory of a mounted volume
     image: PathBuf,
     /// Path of a snapshot in the volume, or its name in /.snap
     #[arg(value_name = "SNAPSHOT", required_unless_present = "all")]
@@ -147,6 +149,7 @@ fn remove(args: &RemoveSnapshotsArgs, global: &Global) -> Result<ExitCode, Failu
     let names = (!args.all).then_some(&names[..]);
     let removed = match args.keep_files {
         true => snapshot::release(&args.image, &place)?,
+        false if args.image.is_dir() => snapshot::remove_mounted(&args.image, names)?,
         false => snapshot::remove(&args.image, &place, names, seekless_serve::now())?,
     };
     if !global.quiet || global.json {

@@ -44,8 +44,8 @@ fn over(live: &mut FfsLive, name: &str, with: u8) {
 
 /// A volume with three snapshots. Each of them has taken over blocks that newer ones need, and has
 /// copies of its own.
-fn volume(ufs: &Ufs) -> Arc<MemoryDevice> {
-    let memory = Arc::new(MemoryDevice::new(vec![0; 4 << 20]));
+fn volume(ufs: &Ufs, len: usize) -> Arc<MemoryDevice> {
+    let memory = Arc::new(MemoryDevice::new(vec![0; len]));
     ufs.make(memory.as_ref()).unwrap();
     let (clock, config) = (Arc::new(VirtualClock::new()), Config::new(Discipline::SoftUpdates));
     let mut live = ufs.live(memory.clone(), clock, config).unwrap();
@@ -126,11 +126,12 @@ fn recover(
     // A listed file that is no snapshot any more.
     let is_listed = |it: &Finding| it.code() == "superblock.tuning";
     assert!(report.findings.iter().all(is_listed), "{at}: {:#?}", report.findings);
-    match remove_snapshots(device.clone(), Some(gone), NOW) {
-        Ok(_) => {}
-        // They are ordinary files by now, or there are none.
-        Err(FsError::Invalid(_) | FsError::NotFound(_)) => {}
-        Err(error) => panic!("{at}: {error}"),
+    // All at once, and as far as some are ordinary files by now, or there are none, one by one.
+    for names in [gone].into_iter().chain(gone.chunks(1)) {
+        match remove_snapshots(device.clone(), Some(names), NOW) {
+            Ok(_) | Err(FsError::Invalid(_) | FsError::NotFound(_)) => {}
+            Err(error) => panic!("{at}: {error}"),
+        }
     }
     let left = snapshots(device.clone(), OpenOptions::default()).unwrap();
     assert_eq!(left.len(), kept.len(), "{at}");
@@ -139,10 +140,47 @@ fn recover(
     assert!(report.is_clean(), "{at}, removed: {:#?}", report.findings);
 }
 
+/// Removes snapshots of a volume that is in use, and changes it before, meanwhile and afterwards.
+fn remove_in_use(ufs: &Ufs, device: Arc<dyn BlockDevice>, names: &[Vec<u8>]) {
+    let (clock, config) = (Arc::new(VirtualClock::new()), Config::new(Discipline::SoftUpdates));
+    let mut live = ufs.live(device, clock, config).unwrap();
+    file(&mut live, "added", 5, 77);
+    over(&mut live, "written-1", 78);
+    for name in names {
+        let name = name.rsplit(|&byte| byte == b'/').next().unwrap();
+        let dir = live.lookup(live.root(), b"lost+found").unwrap().unwrap();
+        let ino = live.lookup(dir, name).unwrap().unwrap();
+        live.release_snapshot(ino).unwrap();
+        over(&mut live, "written-2", 79);
+        live.unlink(dir, name).unwrap();
+        over(&mut live, "written-3", 80);
+    }
+    live.unlink(live.root(), b"added").unwrap();
+    live.unmount().unwrap();
+}
+
+/// The way in which snapshots are removed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Volume {
+    NotInUse,
+    InUse,
+}
+
+impl Volume {
+    /// Bytes of the volume: after a crash in use, the reserve for copies is lost until the recovery
+    /// has found it, which needs room for copies of its own.
+    const fn len(self) -> usize {
+        match self {
+            Self::NotInUse => 4 << 20,
+            Self::InUse => 6 << 20,
+        }
+    }
+}
+
 /// Looks at states while some snapshots are removed.
-fn removals(version: Version, gone: &[usize]) {
+fn removals(version: Version, gone: &[usize], is: Volume) {
     let ufs = Ufs::of(version);
-    let first = volume(&ufs);
+    let first = volume(&ufs, is.len());
     let gone: Vec<&[u8]> = gone.iter().map(|&at| NAMES[at]).collect();
     let kept: Vec<(&[u8], Vec<u8>)> = NAMES
         .into_iter()
@@ -151,7 +189,10 @@ fn removals(version: Version, gone: &[usize]) {
         .collect();
     let recorder = Arc::new(Recorder::new(copy(&first), Completion::AtOnce));
     let names: Vec<Vec<u8>> = gone.iter().map(|name| name.to_vec()).collect();
-    remove_snapshots(recorder.clone(), Some(&names), NOW).unwrap();
+    match is {
+        Volume::NotInUse => drop(remove_snapshots(recorder.clone(), Some(&names), NOW).unwrap()),
+        Volume::InUse => remove_in_use(&ufs, recorder.clone(), &names),
+    }
     let log = recorder.take();
     let base = copy(&first);
     let (mut done, mut looked) = (0, 0);
@@ -173,23 +214,38 @@ fn removals(version: Version, gone: &[usize]) {
 
 #[test]
 fn the_oldest() {
-    removals(Version::Ufs1, &[0]);
-    removals(Version::Ufs2, &[0]);
+    removals(Version::Ufs1, &[0], Volume::NotInUse);
+    removals(Version::Ufs2, &[0], Volume::NotInUse);
 }
 
 #[test]
 fn one_between_others() {
-    removals(Version::Ufs1, &[1]);
-    removals(Version::Ufs2, &[1]);
+    removals(Version::Ufs1, &[1], Volume::NotInUse);
+    removals(Version::Ufs2, &[1], Volume::NotInUse);
 }
 
 #[test]
 fn the_newest() {
-    removals(Version::Ufs2, &[2]);
+    removals(Version::Ufs2, &[2], Volume::NotInUse);
 }
 
 #[test]
 fn two_of_three() {
-    removals(Version::Ufs1, &[0, 1]);
-    removals(Version::Ufs2, &[0, 2]);
+    removals(Version::Ufs1, &[0, 1], Volume::NotInUse);
+    removals(Version::Ufs2, &[0, 2], Volume::NotInUse);
+}
+
+#[test]
+fn the_oldest_in_use() {
+    removals(Version::Ufs2, &[0], Volume::InUse);
+}
+
+#[test]
+fn two_of_three_in_use() {
+    removals(Version::Ufs1, &[2, 1], Volume::InUse);
+}
+
+#[test]
+fn all_in_use() {
+    removals(Version::Ufs2, &[1, 0, 2], Volume::InUse);
 }

@@ -28,13 +28,16 @@ pub(super) struct Copies {
     origin: Arc<Origin>,
     /// Blocks that may be overwritten before dirty blocks have to be counted again.
     counted: usize,
+    /// The superblock has listed snapshots since the volume was opened.
+    were_listed: bool,
     /// The volume is about to be closed.
     closing: bool,
 }
 
 impl Copies {
     pub(super) fn new(sb: Arc<Super>, origin: Arc<Origin>) -> Self {
-        Self { sb, origin, counted: 0, closing: false }
+        let were_listed = sb.tuning.has_snapshots();
+        Self { sb, origin, counted: 0, were_listed, closing: false }
     }
 
     /// The device that copies.
@@ -50,7 +53,19 @@ impl Copies {
     /// Adds a snapshot, as the newest. From now on, blocks are copied for it.
     pub(super) fn add(&mut self, map: MapMut) {
         self.origin.add(map);
+        self.were_listed = true;
         self.counted = 0;
+    }
+
+    /// Removes a snapshot, as [`Origin::remove`].
+    pub(super) fn remove(&mut self, ino: Ino) {
+        self.counted = 0;
+        self.origin.remove(ino);
+    }
+
+    /// Whether the superblock may list snapshots.
+    pub(super) fn may_be_listed(&self) -> bool {
+        self.were_listed
     }
 
     /// The volume is about to be closed: the reserve is given back when all is written.

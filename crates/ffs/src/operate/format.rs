@@ -4,8 +4,8 @@ use super::map::Map;
 use super::map::{Core, Node};
 use super::node::restrictions;
 use super::recovery::Progress;
-use super::take;
 use super::{Ffs, FfsLive, LiveOptions};
+use super::{release, take};
 use crate::entry;
 use crate::inode::{linux_flags, with_linux_flags};
 use crate::ondisk::flag;
@@ -85,6 +85,10 @@ impl Named for Ffs {
 
     fn take_snapshot(live: &mut FfsLive, ino: Ino) -> Result<(), FsError> {
         take::fill(live, ino)
+    }
+
+    fn release_snapshot(live: &mut FfsLive, ino: Ino) -> Result<(), FsError> {
+        release::release(live, ino)
     }
 
     fn snapshots(live: &mut FfsLive) -> Result<Vec<SnapshotFile>, FsError> {

@@ -6,7 +6,8 @@
 //!   blocks taken from them, as the policies choose;
 //! - `map`, `blocks`: the maps of files;
 //! - `xattr`: extended attributes;
-//! - `take`, `snapshot`: the image that a new snapshot keeps; `copies`: room for the copies that snapshots need;
+//! - `take`, `snapshot`: the image that a new snapshot keeps; `release`: snapshots that become
+//!   empty files; `copies`: room for the copies that snapshots need;
 //! - `mount`, `seal`: opening, closing, check hashes; `recovery`: after a crash, while it is in use.
 
 mod allocator;
@@ -22,6 +23,7 @@ mod node;
 #[cfg(test)]
 mod placing;
 mod recovery;
+mod release;
 mod seal;
 mod snapshot;
 mod take;

@@ -105,9 +105,8 @@ impl Ffs {
         bytes.set_totals(*self.allocator.groups().counts().totals());
         bytes.set_time(secs);
         bytes.set_clean(clean);
-        let listed = self.copies.listed();
-        if self.sb.tuning.has_snapshots() || !listed.is_empty() {
-            bytes.list_snapshots(&listed);
+        if self.copies.may_be_listed() {
+            bytes.list_snapshots(&self.copies.listed());
         }
         bytes.write(device, false)?;
         device.flush()?;

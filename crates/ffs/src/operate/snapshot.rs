@@ -136,7 +136,7 @@ impl Ffs {
         self.copies.add(MapMut::of(Arc::clone(&self.sb), ino, direct, indirect));
         self.copies.add_reserve(spare);
         self.write_superblock(core, false)?;
-        self.put_whole(core, ino)
+        self.put_whole(core, ino, Role::PointerSet)
     }
 
     /// Updates `di_blocks` of snapshots and the summary area. While the volume is being closed, it
@@ -164,11 +164,16 @@ impl Ffs {
     }
 
     /// Writes a whole inode in one change.
-    fn put_whole(&mut self, core: &mut Core, ino: Ino) -> Result<(), FsError> {
+    pub(super) fn put_whole(
+        &mut self,
+        core: &mut Core,
+        ino: Ino,
+        role: Role,
+    ) -> Result<(), FsError> {
         let (_, raw) = self.old_and_new(core, ino)?;
         let (block, skip) = self.inode_place(ino)?;
         let piece = Piece { offset: byte(skip), bytes: &raw };
-        core.cache.changes().change(block, &[piece], Role::PointerSet, &[]).map(drop)
+        core.cache.changes().change(block, &[piece], role, &[]).map(drop)
     }
 
     /// Reads the image of the volume, without older snapshots.

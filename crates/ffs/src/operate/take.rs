@@ -46,7 +46,8 @@ pub(super) fn listed(live: &mut FfsLive) -> Result<Vec<SnapshotFile>, FsError> {
     Ok(found)
 }
 
-fn within_operation(
+/// Runs a part of the change of a snapshot in one operation of the cache.
+pub(super) fn within_operation(
     live: &mut FfsLive,
     operation: impl FnOnce(&mut Ffs, &mut Core) -> Result<(), FsError>,
 ) -> Result<(), FsError> {

@@ -149,6 +149,13 @@ impl Origin {
         self.snapshots.store(state.maps.len(), Ordering::Release);
     }
 
+    /// Removes a snapshot: no block is copied for it any more.
+    pub(crate) fn remove(&self, ino: Ino) {
+        let mut state = self.state();
+        state.maps.retain(|map| map.ino != ino);
+        self.snapshots.store(state.maps.len(), Ordering::Release);
+    }
+
     /// The number of snapshots.
     pub(crate) fn snapshots(&self) -> usize {
         self.snapshots.load(Ordering::Acquire)

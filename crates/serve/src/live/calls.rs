@@ -16,7 +16,7 @@ use fuser::{
 use seekless_fs::acl::AclKind;
 use seekless_fs::operate::{NewFile, Operate, RenameMode, SetAttr, XattrMode};
 use seekless_fs::{FileKind, FsError, inode_flag};
-use seekless_host::snapshot_request::{LIST_SNAPSHOTS, Listed, TAKE_SNAPSHOT};
+use seekless_host::snapshot_request::{LIST_SNAPSHOTS, Listed, RELEASE_SNAPSHOT, TAKE_SNAPSHOT};
 use seekless_units::{ByteLen, Ino};
 use std::ffi::OsStr;
 use std::io;
@@ -389,8 +389,8 @@ impl Filesystem for LiveMount {
         });
     }
 
-    /// Flags of files (`lsattr`, `chattr`), the request to convert a file into a snapshot, and that
-    /// for the list of snapshots.
+    /// Flags of files (`lsattr`, `chattr`), the requests to convert a file into a snapshot and back,
+    /// and that for the list of snapshots.
     fn ioctl(
         &self,
         request: &Request,
@@ -416,13 +416,19 @@ impl Filesystem for LiveMount {
                 flags::SET => set(flags::word(data).ok_or(Errno::EINVAL)?),
                 flags::GET_EXTENDED => Ok(flags::extended(flags()?)),
                 flags::SET_EXTENDED => set(flags::from_extended(flags()?, data)?),
-                TAKE_SNAPSHOT if !is_in_charge(request) => Err(Errno::EPERM),
-                TAKE_SNAPSHOT => {
-                    let take = |live: &mut dyn Operate| match live.take_snapshot(ino) {
-                        Err(FsError::Refused(_)) => Err(Errno::EBUSY),
-                        taken => taken.map_err(errno),
+                TAKE_SNAPSHOT | RELEASE_SNAPSHOT if !is_in_charge(request) => Err(Errno::EPERM),
+                TAKE_SNAPSHOT | RELEASE_SNAPSHOT => {
+                    let convert = |live: &mut dyn Operate| {
+                        let done = match command {
+                            TAKE_SNAPSHOT => live.take_snapshot(ino),
+                            _ => live.release_snapshot(ino),
+                        };
+                        done.map_err(|error| match error {
+                            FsError::Refused(_) => Errno::EBUSY,
+                            error => errno(error),
+                        })
                     };
-                    self.change(request.uid(), take).map(|()| Vec::new())
+                    self.change(request.uid(), convert).map(|()| Vec::new())
                 }
                 LIST_SNAPSHOTS => {
                     let found = self.volume.lock().snapshots().map_err(errno)?;

@@ -78,6 +78,97 @@ fn snapshots_that_stay_are_as_they_were() {
     }
 }
 
+/// Makes a snapshot of a volume in use an ordinary file, and removes it.
+fn remove_in_use(live: &mut FfsLive, name: &[u8]) -> Result<(), FsError> {
+    let (root, name) = (live.root(), &name[1..]);
+    let ino = live.lookup(root, name)?.unwrap();
+    live.release_snapshot(ino)?;
+    live.unlink(root, name)
+}
+
+#[test]
+fn snapshots_are_removed_while_the_volume_changes() {
+    const NAMES: [&[u8]; 4] = [b"/.one", b"/.two", b"/.three", b"/.four"];
+    for (n, shape) in SHAPES.iter().enumerate() {
+        let some = || ops(120, false);
+        for_all((6, n), [some(), some(), some(), some(), some()], |lists| {
+            for gone in [&[0][..], &[1, 2], &[2, 0], &[0, 1, 2]] {
+                let device = image(shape);
+                let mut shaped =
+                    through(device.clone(), device.clone(), shape, Discipline::SoftUpdates);
+                let mut taken: Vec<Taken> = Vec::new();
+                let take = |live: &mut FfsLive, name, taken: &mut Vec<Taken>| {
+                    live.sync().unwrap();
+                    let files = ordinary(tree(&open(&device)));
+                    take_snapshot_in_use(live, name).unwrap();
+                    taken.push(Taken { name, files, image: bytes(kept(&device, name).as_ref()) });
+                };
+                for (list, name) in lists.iter().zip(&NAMES[..3]) {
+                    shaped.run(list);
+                    take(&mut shaped.live, name, &mut taken);
+                }
+                shaped.run(&lists[3]);
+                for &at in gone {
+                    remove_in_use(&mut shaped.live, NAMES[at]).unwrap();
+                    shaped.run(&lists[at]);
+                }
+                // A new one, after the last one of the list.
+                take(&mut shaped.live, NAMES[3], &mut taken);
+                shaped.run(&lists[4]);
+                let device = shaped.finish();
+                taken.retain(|taken| gone.iter().all(|&at| NAMES[at] != taken.name));
+                is_in_order(&device);
+                recount(&device);
+                assert!(listed(&device).iter().eq(taken.iter().map(|taken| taken.name)));
+                taken.iter().for_each(|taken| taken.check(&device, shape));
+                fill(&device);
+                taken.iter().for_each(|taken| taken.check(&device, shape));
+                is_in_order(&device);
+            }
+        });
+    }
+}
+
+/// Of a volume in use, only a snapshot that nobody else has open becomes an ordinary file; the last
+/// one also where the volume is full.
+#[test]
+fn a_snapshot_in_use_stays() {
+    let (memory, images) = with_a_removed_file(1);
+    let device: Arc<dyn BlockDevice> = memory.clone();
+    let mut volume = live(&device);
+    let root = volume.root();
+    let ino = volume.lookup(root, b".two").unwrap().unwrap();
+    volume.hold(ino).unwrap();
+    volume.hold(ino).unwrap();
+    let refused = volume.release_snapshot(ino);
+    assert!(matches!(refused, Err(FsError::Refused(_))), "{refused:?}");
+    volume.release(ino).unwrap();
+    let plain = volume.release_snapshot(root);
+    assert!(matches!(plain, Err(FsError::Invalid(_))), "{plain:?}");
+    // Its name goes at once, its blocks when it is closed.
+    volume.release_snapshot(ino).unwrap();
+    volume.unlink(root, b".two").unwrap();
+    let again = volume.release_snapshot(ino);
+    assert!(matches!(again, Err(FsError::Invalid(_))), "{again:?}");
+    volume.release(ino).unwrap();
+    volume.sync().unwrap();
+    remove_in_use(&mut volume, b"/.one").unwrap();
+    // The last one has taken over the blocks of the removed file.
+    let held = volume.snapshots().unwrap()[0].held.get();
+    assert!(held > 500 * 4096, "{held} bytes");
+    assert!(bytes(kept(&memory, b"/.three").as_ref()) == images[2]);
+    let full = put(&mut volume, "filler", 20_000, 0xEE);
+    assert!(matches!(full, Err(FsError::NoSpace(_))), "{full:?}");
+    let before = volume.space().free;
+    remove_in_use(&mut volume, b"/.three").unwrap();
+    volume.sync().unwrap();
+    assert!(volume.space().free > before + 500, "{before}, {}", volume.space().free);
+    volume.unmount().unwrap();
+    is_in_order(&memory);
+    recount(&memory);
+    assert_eq!(listed(&memory).len(), 0);
+}
+
 /// Snapshots `one`, `two` and `three` of a volume with a large file, which is removed afterwards: the
 /// oldest takes over its blocks.
 fn with_a_removed_file(shape: usize) -> (Arc<MemoryDevice>, [Vec<u8>; 3]) {
