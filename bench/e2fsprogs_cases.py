@@ -17,8 +17,9 @@ and e2fsck finds something. Folders whose script makes no image with the install
 out, and their number is printed. Each command runs on a copy of its own, for 20 seconds at most,
 and so does a script.
 
-verdict   whether there is anything to repair: `e2fsck -fn`, compared with `seekless check -n`. A
-          journal that is to be replayed counts, although e2fsck -n only warns of it
+verdict   whether there is anything to repair: `e2fsck -fn`, by its exit code or a question that it
+          answers with no, compared with `seekless check -n`. A journal that is to be replayed
+          counts, although e2fsck -n only warns of it
 clean     `e2fsck -fn` finds nothing after `seekless check -y`, and after `e2fsck -fy`
 in order  `seekless check` says that there is nothing to repair, or nothing any more after -y, where
           `e2fsck -fn` finds something
@@ -152,6 +153,11 @@ def lost(theirs, ours):
     return gone
 
 
+def verdict(code, said):
+    """The exit code of `e2fsck -n`: not 0 where it asked for more than an optimization."""
+    return code or int("? no" in said.replace("Optimize? no", ""))
+
+
 def judge(folder, scratch):
     """The row of a case; `None` where it has no image."""
     scratch.mkdir()
@@ -169,14 +175,15 @@ def judge(folder, scratch):
     _, asked, said = on_copy("e2fsck", "-fn")
     _, row["theirs -p"], _ = on_copy("e2fsck", "-fp")
     copy, row["theirs -y"], _ = on_copy("e2fsck", "-fy")
-    row["theirs -n"] = asked or int("skipping journal recovery" in said)
-    row["theirs after -y"], _ = run("e2fsck", "-fn", copy)
+    row["theirs -n"] = verdict(asked, said) or int("skipping journal recovery" in said)
+    row["theirs after -y"] = verdict(*run("e2fsck", "-fn", copy))
     theirs = manifest(copy)
     _, row["ours -n"], said = on_copy(SEEKLESS, "check", "-n")
     row["found"] = sorted(set(re.findall(r"\b[a-z]+(?:-[a-z]+)*\.[a-z]+(?:-[a-z]+)*\b", said)))
     _, row["ours -p"], _ = on_copy(SEEKLESS, "check", "-p")
     copy, row["ours -y"], said = on_copy(SEEKLESS, "check", "-y")
-    row["ours after -y"], row["asks"] = run("e2fsck", "-fn", copy)
+    code, row["asks"] = run("e2fsck", "-fn", copy)
+    row["ours after -y"] = verdict(code, row["asks"])
     if row["ours -y"] > 1:
         row["refused"] = said.strip().splitlines()[-1:]
     ours = manifest(copy)

@@ -7,7 +7,7 @@ use seekless_units::{BlockNo, Extent};
 use std::mem::offset_of;
 
 /// A part of a group.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Part {
     BlockBitmap,
     InodeBitmap,

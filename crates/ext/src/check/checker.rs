@@ -81,6 +81,8 @@ pub(super) struct Checker {
     /// Groups whose bitmaps cannot be found.
     pub(super) lost_block_bitmaps: BTreeSet<GroupNo>,
     pub(super) lost_inode_bitmaps: BTreeSet<GroupNo>,
+    /// The inode of a journal that is given up.
+    pub(super) lost_journal: Option<Ino>,
     /// Blocks of attributes, which files may share.
     pub(super) shared: HashMap<BlockNo, SharedBlock>,
     /// Inodes that hold values, with how often they are named.
@@ -129,6 +131,7 @@ impl Checker {
             lost_groups: BTreeSet::new(),
             lost_block_bitmaps: BTreeSet::new(),
             lost_inode_bitmaps: BTreeSet::new(),
+            lost_journal: None,
             shared: HashMap::new(),
             values: HashMap::new(),
             children: BTreeMap::new(),

@@ -1,5 +1,6 @@
 //! Repairs that findings ask for, and the order in which they are made.
 
+use crate::part::Part;
 use seekless_fs::FileKind;
 use seekless_units::{BlockNo, GroupNo, Ino, Lbn};
 
@@ -22,6 +23,12 @@ pub(super) enum Fix {
     Replay,
     /// Empty the journal without replaying it.
     EmptyJournal,
+    /// Put a part of a group, which is not where it should be, into free blocks.
+    Place(GroupNo, Part),
+    /// Clear the fields that a journal of the first version does not have.
+    JournalFields,
+    /// Make a journal, or clear the feature where there is no room for one.
+    NewJournal(Ino),
     /// Write a group's descriptor, with the pointers that were decided on and without the flags for
     /// never written bitmaps and tables.
     Head(GroupNo),
@@ -108,6 +115,7 @@ impl Fix {
         match self {
             Self::Clear(ino)
             | Self::JournalInode(ino)
+            | Self::NewJournal(ino)
             | Self::ResizeInode(ino)
             | Self::DropOrphanFile(ino)
             | Self::Kind(ino, _)
@@ -164,6 +172,8 @@ pub(super) enum Stage {
     Connections,
     /// Unreferenced inodes, now that every name is known.
     Unreferenced,
+    /// A journal in place of one that was lost: what is free is known by now.
+    NewJournal,
     /// Numbers of links.
     Links,
     /// Bitmaps and counts.

@@ -1,7 +1,9 @@
 //! Fields of the superblock whose values cannot be, whatever the volume holds.
 
 use super::checker::Checker;
+use crate::journal;
 use crate::ondisk::{CHECKSUM_CRC32C, INODE_CORE_SIZE, compat, incompat, ro_compat, special};
+use seekless_fs::FileKind;
 use seekless_units::Ino;
 use zerocopy::little_endian::{U16, U32};
 
@@ -46,7 +48,11 @@ impl Checker {
             ),
             ("s_log_groups_per_flex", flex, flex > MAX_LOG_GROUPS_PER_FLEX),
             ("s_desc_size", desc_size, desc_size != 0 && !desc_size.is_power_of_two()),
-            ("s_journal_inum", journal, !external && journal != wanted_journal),
+            (
+                "s_journal_inum",
+                journal,
+                !external && journal != wanted_journal && !(has_journal && self.is_journal()),
+            ),
             // e2fsck looks for a journal elsewhere then; the kernel takes the inode's.
             (
                 "s_journal_uuid",
@@ -84,6 +90,16 @@ impl Checker {
             .filter(|(.., is_wrong)| *is_wrong)
             .map(|(field, value, _)| (field, value))
             .collect()
+    }
+
+    /// Whether the journal's inode leads to a journal.
+    fn is_journal(&self) -> bool {
+        let number = Ino::new(self.sb().raw.s_journal_inum.get());
+        let inode = self.volume.inodes().read(number);
+        inode.is_ok_and(|inode| {
+            inode.kind() == Some(FileKind::Regular)
+                && journal::pending_start(&self.volume, &inode).is_ok()
+        })
     }
 
     /// Whether a number cannot be that of a quota file with any features: it is neither reserved

@@ -185,7 +185,9 @@ impl MetadataPass<'_> {
         }
         let impossible = self.checker.impossible_fields();
         for (field, value) in &impossible {
-            self.checker.found(problems::SUPERBLOCK_FIELDS, format!("{field} is {value}"), place);
+            let is_expected = *field == "s_journal_inum";
+            let what = format!("{field} is {value}");
+            self.checker.graded(is_expected, problems::SUPERBLOCK_FIELDS, what, place);
         }
         if !impossible.is_empty() {
             self.checker.fix(Stage::Superblock, Fix::Superblock);
@@ -281,7 +283,7 @@ impl MetadataPass<'_> {
         let primary = self.checker.volume.descriptors().read(number)?;
         if self.checker.volume.descriptors().has_needless_marks(&primary) {
             let what = "marked as never written, without checksums of descriptors".to_string();
-            self.checker.found(problems::GROUP_HEAD, what, place);
+            self.checker.unexpected(problems::GROUP_HEAD, what, place);
             self.checker.fix(Stage::Heads, Fix::Head(number));
         }
         let fits = Part::ALL.iter().all(|&part| self.fits(part, &primary));
@@ -327,16 +329,20 @@ impl MetadataPass<'_> {
             if taken.take(run) {
                 self.claim_fixed(run);
             } else {
-                self.lose(group.number, part, run);
+                self.lose(group, part, run);
             }
         }
     }
 
     /// Reports that a part of a group has an impossible place, and forgets the pointer to it.
-    fn lose(&mut self, number: GroupNo, part: Part, run: Extent) {
+    fn lose(&mut self, group: &Group, part: Part, run: Extent) {
+        let number = group.number;
         let what = format!("its {} at {} is not where it should be", part.name(), run.start);
         let place = Location::of("group descriptor").in_group(number);
-        self.checker.found(problems::GROUP_HEAD, what, place);
+        // e2fsck takes it for one that was never set.
+        let is_unset = run.start == BlockNo::ZERO && self.fits(part, group);
+        self.checker.graded(is_unset, problems::GROUP_HEAD, what, place);
+        self.checker.fix(Stage::Heads, Fix::Place(number, part));
         self.checker.damaged_descriptors.insert(number);
         self.forget(number, part);
     }
@@ -416,7 +422,7 @@ impl MetadataPass<'_> {
                 // bitmap or table is not reported.
                 self.forget(number, part);
             } else {
-                self.lose(number, part, run);
+                self.lose(&primary, part, run);
             }
         }
         Ok(())
@@ -433,7 +439,7 @@ impl MetadataPass<'_> {
         what: String,
         taken: &mut MetadataRanges,
     ) {
-        self.checker.found(
+        self.checker.unexpected(
             problems::GROUP_HEAD,
             what,
             Location::of("group descriptor").in_group(number),

@@ -26,6 +26,7 @@ mod groups;
 mod impossible;
 mod index;
 mod inodes;
+mod journal;
 mod links;
 mod metadata;
 mod names;
@@ -41,7 +42,7 @@ pub use problems::PROBLEMS;
 pub use repair::{preen, repair};
 
 use crate::image::ExtImage;
-use crate::journal;
+use crate::journal as log;
 use crate::ondisk::incompat;
 use crate::volume::Volume;
 use checker::Checker;
@@ -136,7 +137,7 @@ fn recover(
     };
     let place = Location::of("journal");
     let is_marked = volume.sb.has_incompat(incompat::RECOVER);
-    match journal::replay_for_repair(&volume) {
+    match log::replay_for_repair(&volume) {
         Ok(None) => {
             // Nothing is to be replayed, despite the superblock's flag.
             if is_marked {

@@ -42,7 +42,7 @@ seekless_fs::problems! {
         repair: "their number becomes zero",
     }
     SUPERBLOCK_FIELDS = {
-        code: "superblock.fields", phase: 0, preen: Preen::Stops,
+        code: "superblock.fields", phase: 0, preen: Preen::Depends("for the journal's inode"),
         text: "values that no other field depends on, but for which e2fsck rejects the \
                superblock: revision, reserved blocks, clusters per group, flex_bg size, \
                descriptor size, journal inode",
@@ -72,17 +72,24 @@ seekless_fs::problems! {
         repair: "they are written back, and the journal is emptied",
     }
     JOURNAL_CORRUPT = {
-        code: "journal.corrupt", phase: 0, preen: Preen::Stops,
+        code: "journal.corrupt", phase: 0, preen: Preen::Repairs,
         text: "its superblock is invalid, it cannot be replayed, or it lacks a block",
-        question: Some("Empty the journal?"),
+        question: Some("Empty the journal, or make a new one?"),
         repair: "transactions before the damage are written back, then it is emptied; or its inode \
-                 is restored, or it is removed",
+                 is restored, or a new one is made; where there is no room for one it is removed",
     }
     JOURNAL_CHECKSUM = {
-        code: "journal.checksum", phase: 0, preen: Preen::Stops,
+        code: "journal.checksum", phase: 0, preen: Preen::Repairs,
         text: "wrong checksum of the journal's superblock",
         question: Some("Empty the journal?"),
         repair: "it is emptied",
+    }
+    JOURNAL_FIELDS = {
+        code: "journal.fields", phase: 0, preen: Preen::Repairs,
+        text: "a superblock of a journal of version 1 with fields of version 2, or of a journal of \
+               this volume alone with several users",
+        question: Some("Clear the fields?"),
+        repair: "they are cleared",
     }
     JOURNAL_ERROR = {
         code: "journal.error", phase: 0, preen: Preen::Repairs,
@@ -91,11 +98,14 @@ seekless_fs::problems! {
         repair: "it is emptied, and the error cleared",
     }
     GROUP_HEAD = {
-        code: "group.head", phase: 0, preen: Preen::Stops,
+        code: "group.head", phase: 0,
+        preen: Preen::Depends("for a pointer to block 0 where the group may begin there"),
         text: "a descriptor that points out of the volume, into other metadata or to a table \
                without inodes, or with marks of never written parts without checksums",
-        question: Some("Restore the descriptor?"),
-        repair: "it is written, with pointers of a copy; those that no copy has are left",
+        question: Some("Restore the descriptor, or place the part elsewhere?"),
+        repair: "it is written, with pointers of a copy; a bitmap or table for which no copy has \
+                 one is made again in free blocks, and a table that lies in other metadata is \
+                 copied there",
     }
     GROUP_CHECKSUM = {
         code: "group.checksum", phase: 0, preen: Preen::Repairs,
@@ -140,14 +150,14 @@ seekless_fs::problems! {
     }
     INODE_RESERVED = {
         code: "inode.reserved", phase: 1,
-        preen: Preen::Depends("for contents of one kept for a journal or quotas"),
+        preen: Preen::Depends("for the journal, and for contents of one kept for a journal or quotas"),
         text: "a reserved inode with an invalid mode, or with a length, blocks or flags that it \
                cannot have; one kept for a journal or quotas that the volume does not have, with \
                contents",
         question: Some("Clear or restore the inode?"),
-        repair: "the resize inode is written again, the journal's is restored or the journal \
-                 removed, an orphan file is removed, others are cleared; the mode of others in use \
-                 is left",
+        repair: "the resize inode is written again, the journal's is restored or a new journal \
+                 made, an orphan file is removed, others are cleared; the mode of others in use is \
+                 left",
     }
     INODE_PARTLY_CLEARED = {
         code: "inode.partly-cleared", phase: 1, preen: Preen::Repairs,

@@ -3,12 +3,12 @@
 use super::fix::{Fix, Stage};
 use super::inodes::InodePass;
 use super::inodes::{Claims, place};
-use super::{metadata, problems};
+use super::problems;
 use crate::inode::Inode;
 use crate::journal;
 use crate::ondisk::{compat, flags, incompat, special};
 use crate::reserved::OwnFile;
-use seekless_fs::{FileKind, FsError, Location};
+use seekless_fs::{FileKind, FsError};
 use zerocopy::IntoBytes;
 
 impl InodePass<'_> {
@@ -59,11 +59,15 @@ impl InodePass<'_> {
             }
         }
         if let Some(what) = self.misuse(inode) {
-            self.checker.unexpected(problems::INODE_RESERVED, what, place(inode.ino));
+            let is_journal = self.checker.volume.sb.own_file(inode.ino) == Some(OwnFile::Journal);
+            self.checker.graded(is_journal, problems::INODE_RESERVED, what, place(inode.ino));
             if is_resize {
                 self.checker.fix(Stage::Inodes, Fix::ResizeInode(inode.ino));
             }
             match self.checker.volume.sb.own_file(inode.ino) {
+                Some(OwnFile::Journal) if inode.raw().iter().all(|&byte| byte == 0) => {
+                    self.checker.fix(Stage::NewJournal, Fix::NewJournal(inode.ino));
+                }
                 Some(OwnFile::Journal) => {
                     self.checker.fix(Stage::Inodes, Fix::JournalInode(inode.ino));
                 }
@@ -87,54 +91,10 @@ impl InodePass<'_> {
             self.checker.unexpected(problems::INODE_LENGTH, what, place(inode.ino));
             self.checker.fix(Stage::Inodes, Fix::Length(inode.ino, whole));
         }
-        // Where something waits in the journal, its head has been read and reported.
-        let is_told =
-            self.checker.report.findings.iter().any(|found| found.is(problems::JOURNAL_CORRUPT));
-        if self.checker.volume.sb.own_file(inode.ino) == Some(OwnFile::Journal) && !is_told {
-            let place = Location::of("journal");
-            let start = journal::pending_start(&self.checker.volume, inode).and_then(|start| {
-                journal::check_whole(&self.checker.volume, inode)?;
-                Ok(start)
-            });
-            let start = self.checker.sound(start, problems::JOURNAL_CORRUPT, place)?;
-            if let Some(Some(_)) = start {
-                self.checker.unexpected(
-                    problems::JOURNAL_PENDING,
-                    metadata::UNMARKED_JOURNAL.into(),
-                    place,
-                );
-                self.checker.fix(Stage::Journal, Fix::Replay);
-            }
-            let strict = journal::pending_start(&self.checker.strict, inode);
-            let is_wrong = self.checker.checksum(strict, problems::JOURNAL_CHECKSUM, place)?;
-            if start.is_none() && self.has_other_map(inode) {
-                // The copy of its map in the superblock leads to the journal. The present map may
-                // lead into a file, which owns these blocks.
-                self.checker.fix(Stage::Inodes, Fix::JournalInode(inode.ino));
-                match journal::locate(&self.checker.volume, inode.ino) {
-                    Ok(journal) => self.claim_map(&journal).map(drop)?,
-                    Err(FsError::Corrupt { .. }) => {}
-                    Err(error) => return Err(error),
-                }
-                return Ok(false);
-            }
-            if is_wrong || start.is_none() {
-                self.checker.fix(Stage::Journal, Fix::EmptyJournal);
-            }
-            // Pending transactions are written first; the check after that finds the error.
-            let is_pending =
-                self.checker.report.findings.iter().any(|it| it.is(problems::JOURNAL_PENDING));
-            if start.is_some() && !is_pending {
-                let error = journal::error_of(&self.checker.volume, inode)?;
-                if error != 0 {
-                    self.checker.found(
-                        problems::JOURNAL_ERROR,
-                        format!("left after error {error}"),
-                        place,
-                    );
-                    self.checker.fix(Stage::Journal, Fix::EmptyJournal);
-                }
-            }
+        if self.checker.volume.sb.own_file(inode.ino) == Some(OwnFile::Journal)
+            && !self.journal(inode)?
+        {
+            return Ok(false);
         }
         if inode.ino.get() == special::BAD_BLOCKS {
             let core = &inode.core;
@@ -171,7 +131,12 @@ impl InodePass<'_> {
                     OwnFile::Journal => !self.has_copied_map(inode),
                     file => file == OwnFile::Orphans,
                 };
-            return is_lost.then(|| format!("{name}, without links"));
+            let is_secret = file == OwnFile::Journal && inode.has_flag(flags::ENCRYPT);
+            return match (is_lost, is_secret) {
+                (true, _) => Some(format!("{name}, without links")),
+                (_, true) => Some(format!("{name}, which is encrypted")),
+                _ => None,
+            };
         }
         let is_wrong = match inode.ino.get() {
             special::BAD_BLOCKS | special::JOURNAL => false,
@@ -206,7 +171,7 @@ impl InodePass<'_> {
 
     /// Whether the superblock's copy of the journal's map leads to a journal, and is not the
     /// map that its inode has, or of another length.
-    fn has_other_map(&self, inode: &Inode) -> bool {
+    pub(super) fn has_other_map(&self, inode: &Inode) -> bool {
         let found = journal::locate(&self.checker.volume, inode.ino);
         found.is_ok_and(|found| {
             found.core.i_block.0 != inode.core.i_block.0

@@ -537,17 +537,7 @@ impl Geometry {
                 Ok(blocks)
             };
         }
-        // The steps of e2fsprogs' ext2fs_default_journal_size.
-        Ok(match self.blocks {
-            blocks if blocks < 32 * 1024 => 1024,
-            blocks if blocks < 256 * 1024 => 4096,
-            blocks if blocks < 512 * 1024 => 8192,
-            blocks if blocks < 4096 * 1024 => 16384,
-            blocks if blocks < 8192 * 1024 => 32768,
-            blocks if blocks < 16384 * 1024 => 65536,
-            blocks if blocks < 32768 * 1024 => 131_072,
-            _ => 262_144,
-        })
+        Ok(crate::journal::default_blocks(self.blocks))
     }
 
     fn check_room(&self, need: Need) -> Result<(), FsError> {

@@ -13,7 +13,7 @@ use seekless_units::Ino;
 use zerocopy::IntoBytes;
 
 /// `s_jnl_backup_type` of a superblock that has a copy of the journal's map.
-const BACKUP_BLOCKS: u8 = 1;
+pub(crate) const BACKUP_BLOCKS: u8 = 1;
 /// `i_mode` of a journal's inode: a regular file, read and written by root.
 pub(crate) const INODE_MODE: u16 = 0o100_600;
 /// Words of `i_block`, in front of the two halves of the length.

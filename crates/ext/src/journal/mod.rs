@@ -20,7 +20,7 @@ mod tags;
 mod write;
 
 pub(crate) use home::{note_recovered, recover_home, repair_home, write_home};
-pub(crate) use locate::{INODE_MODE, copied_map, inode as locate};
+pub(crate) use locate::{BACKUP_BLOCKS, INODE_MODE, copied_map, inode as locate};
 pub use write::LogWriter;
 pub(crate) use write::{check_usable, note_abort};
 
@@ -42,6 +42,9 @@ use std::collections::HashMap;
 use std::mem::offset_of;
 use std::sync::Arc;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
+
+/// The least blocks of a journal (`JBD2_MIN_JOURNAL_BLOCKS`).
+pub(crate) const MIN_BLOCKS: u64 = 1024;
 
 /// The offset of the number of the first transaction in the journal's superblock.
 const SEQUENCE_AT: usize = offset_of!(JournalSuperblock, s_sequence);
@@ -66,9 +69,13 @@ pub(crate) fn error_of(volume: &Volume, inode: &Inode) -> Result<i32, FsError> {
 /// Checks that the journal in an inode has all its blocks (e2fsck, `e2fsck_get_journal`).
 ///
 /// # Errors
-/// [`FsError::Corrupt`] with the first block that is missing, or a map that cannot be
-/// followed; [`FsError::Device`].
+/// [`FsError::Corrupt`] with the first block that is missing, a length below the least, or a map
+/// that cannot be followed; [`FsError::Device`].
 pub(crate) fn check_whole(volume: &Volume, inode: &Inode) -> Result<(), FsError> {
+    let len = inode.len / u64::from(volume.sb.block_size);
+    if len < MIN_BLOCKS {
+        return Err(range("journal blocks", len, MIN_BLOCKS, place()));
+    }
     let mut next = 0;
     for run in volume.maps().block_map(inode)?.runs {
         if run.lbn.get() != next || run.unwritten {
@@ -76,11 +83,60 @@ pub(crate) fn check_whole(volume: &Volume, inode: &Inode) -> Result<(), FsError>
         }
         next = (run.lbn + run.extent.len).get();
     }
-    let len = inode.len / u64::from(volume.sb.block_size);
     if next < len {
         return Err(range("journal block", next, len, place()));
     }
     Ok(())
+}
+
+/// Whether an inode leads to no journal of which e2fsck keeps anything: it lacks blocks, or its
+/// first block is not that of a journal (`e2fsck_journal_fix_bad_inode`).
+///
+/// # Errors
+/// Errors of the device.
+pub(crate) fn is_lost(volume: &Volume, inode: &Inode) -> Result<bool, FsError> {
+    match check_whole(volume, inode) {
+        Err(FsError::Corrupt { .. }) => return Ok(true),
+        checked => checked?,
+    }
+    let first = volume.maps().map_block(inode, Lbn::ZERO)?;
+    let Some(first) = first.filter(|run| !run.unwritten) else { return Ok(true) };
+    let block = volume.block(first.extent.start, place())?;
+    Ok(be32(&block, 0) != Some(JOURNAL_MAGIC))
+}
+
+/// Whether the superblock of a journal in an inode has fields of the second version without being
+/// one, or several users (e2fsck, `clear_v2_journal_fields`).
+///
+/// # Errors
+/// As [`pending_start`].
+pub(crate) fn has_foreign_fields(volume: &Volume, inode: &Inode) -> Result<bool, FsError> {
+    let sb = Log::head(volume, inode)?.1;
+    let words = [sb.s_feature_compat, sb.s_feature_incompat, sb.s_feature_ro_compat, sb.s_nr_users];
+    Ok(match sb.s_header.h_blocktype.get() {
+        journal_block::SUPERBLOCK_V1 => words.iter().any(|word| word.get() != 0),
+        _ => sb.s_nr_users.get() > 1,
+    })
+}
+
+/// Clears the fields that a journal of the first version does not have.
+pub(crate) fn clear_foreign_fields(block: &mut [u8]) {
+    let from = offset_of!(JournalSuperblock, s_feature_compat);
+    block.get_mut(from..).unwrap_or_default().fill(0);
+}
+
+/// Blocks of the journal of a volume with so many blocks (e2fsprogs, `ext2fs_default_journal_size`).
+pub(crate) fn default_blocks(volume: u64) -> u64 {
+    match volume {
+        blocks if blocks < 32 * 1024 => MIN_BLOCKS,
+        blocks if blocks < 256 * 1024 => 4096,
+        blocks if blocks < 512 * 1024 => 8192,
+        blocks if blocks < 4096 * 1024 => 16384,
+        blocks if blocks < 8192 * 1024 => 32768,
+        blocks if blocks < 16384 * 1024 => 65536,
+        blocks if blocks < 32768 * 1024 => 131_072,
+        _ => 262_144,
+    }
 }
 
 /// Changes of a recovery.

@@ -5,10 +5,12 @@ use crate::check::checker::Checker;
 use crate::encode::sums::bitmap_sum;
 use crate::group::{CHECKSUM_AT, Counts, OLD_SIZE, bit};
 use crate::ondisk::{BG_BLOCK_UNINIT, BG_INODE_UNINIT, GroupDesc};
+use crate::part::Part;
+use crate::superblock::Super;
 use seekless_fs::field::{index, low16, wide};
 use seekless_fs::patches::Patches;
 use seekless_fs::{FileKind, FsError};
-use seekless_units::{GroupNo, Ino};
+use seekless_units::{BlockNo, GroupNo, Ino};
 use std::mem::offset_of;
 
 /// Writes a descriptor with the pointers that were decided on, and without the flags for never
@@ -42,6 +44,31 @@ pub(super) fn put_head(
     put_descriptor(checker, disk, number, bytes)
 }
 
+/// Points a descriptor, as it lies on the disk now, to another place of a part.
+///
+/// # Errors
+/// Errors of the device.
+pub(super) fn point(
+    checker: &Checker,
+    disk: &mut Patches,
+    number: GroupNo,
+    part: Part,
+    to: BlockNo,
+) -> Result<(), FsError> {
+    let sb = checker.sb();
+    let mut bytes = disk.read(descriptor_at(sb, number), usize::from(sb.desc_size))?;
+    part.point(&mut bytes, to);
+    put_descriptor(checker, disk, number, bytes)
+}
+
+/// The byte of the volume at which a descriptor begins.
+fn descriptor_at(sb: &Super, number: GroupNo) -> u64 {
+    let per_block = sb.descs_per_block().max(1);
+    let block = sb.descriptor_block(number.get() / per_block);
+    let slot = u64::from(number.get() % per_block);
+    byte_of(sb, block) + slot * u64::from(sb.desc_size)
+}
+
 /// Writes a descriptor's bytes with their checksum.
 fn put_descriptor(
     checker: &Checker,
@@ -49,16 +76,11 @@ fn put_descriptor(
     number: GroupNo,
     mut bytes: Vec<u8>,
 ) -> Result<(), FsError> {
-    let sb = checker.sb();
     let sum = checker.volume.descriptors().sum(number, &bytes).unwrap_or(0);
     if let Some(slot) = bytes.get_mut(CHECKSUM_AT..OLD_SIZE) {
         slot.copy_from_slice(&low16(sum).to_le_bytes());
     }
-    let per_block = sb.descs_per_block().max(1);
-    let block = sb.descriptor_block(number.get() / per_block);
-    let slot = u64::from(number.get() % per_block);
-    let offset = slot * u64::from(sb.desc_size);
-    disk.put(byte_of(sb, block) + offset, &bytes)
+    disk.put(descriptor_at(checker.sb(), number), &bytes)
 }
 
 /// Sets or clears a bit of a bitmap.

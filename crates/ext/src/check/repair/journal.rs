@@ -2,11 +2,13 @@
 
 use super::Work;
 use super::inode::InodeMut;
+use super::map::contiguous;
 use super::superblock::{self, byte_of};
 use crate::journal;
-use crate::ondisk::flags;
+use crate::ondisk::{flags, incompat};
 use crate::volume::Volume;
 use seekless_fs::FsError;
+use seekless_fs::field::wide;
 use seekless_units::{BlockNo, Extent, Ino, Lbn};
 
 /// Repairs the journal.
@@ -20,8 +22,8 @@ impl<'w, 'a> JournalRepair<'w, 'a> {
         Self { work }
     }
 
-    /// Empties a journal that cannot be replayed, after replaying the readable part. A volume whose
-    /// journal cannot be found, or begins in a block of something else, has none from now on.
+    /// Empties a journal that cannot be replayed, after replaying the readable part. A journal that
+    /// cannot be found, or begins in a block of something else, is given up.
     ///
     /// # Errors
     /// Errors of the device.
@@ -34,9 +36,10 @@ impl<'w, 'a> JournalRepair<'w, 'a> {
         }
         let ino = Ino::new(volume.sb.raw.s_journal_inum.get());
         let found = journal::locate(&volume, ino).and_then(|inode| {
-            journal::check_whole(&volume, &inode)?;
+            // Its blocks may be those of a file.
+            let is_lost = journal::is_lost(&volume, &inode)?;
             let first = volume.maps().map_block(&inode, Lbn::ZERO)?;
-            Ok((inode.len, first))
+            Ok((inode.len, first.filter(|_| !is_lost)))
         });
         match found {
             Ok((len, Some(first))) if !self.work.is_claimed_twice(first.extent.start) => {
@@ -56,7 +59,7 @@ impl<'w, 'a> JournalRepair<'w, 'a> {
     }
 
     /// Gives the journal's inode the map copied in the superblock, if that still leads to a
-    /// journal; else the volume has no journal from now on (e2fsck makes a new one).
+    /// journal; else the journal is given up.
     ///
     /// # Errors
     /// Errors of the device.
@@ -98,12 +101,77 @@ impl<'w, 'a> JournalRepair<'w, 'a> {
         })
     }
 
-    /// Drops the journal: the volume has none from now on, and its blocks are free.
+    /// Gives the journal up: its blocks are free. A new one is made when the rest of the volume is
+    /// repaired.
     ///
     /// # Errors
     /// Errors of the device.
     pub(super) fn discard(&mut self, ino: Ino) -> Result<(), FsError> {
-        superblock::drop_journal(self.work.disk)?;
-        self.work.change(ino, InodeMut::clear)
+        superblock::forget_journal(self.work.disk)?;
+        match self.work.change(ino, InodeMut::clear) {
+            // There is no such inode.
+            Err(FsError::Corrupt { .. }) => Ok(()),
+            done => done,
+        }
+    }
+
+    /// Makes a journal in an unused inode, of the size that a new volume gives it or of the least.
+    /// Without room for one the volume has none from now on, as with e2fsck.
+    ///
+    /// # Errors
+    /// Errors of the device.
+    pub(super) fn make(&mut self, ino: Ino) -> Result<(), FsError> {
+        let sb = self.work.checker.sb();
+        for count in [journal::default_blocks(sb.blocks), journal::MIN_BLOCKS] {
+            let Some(blocks) = self.work.take_blocks(count) else { continue };
+            if self.make_of(ino, &blocks)? {
+                return Ok(());
+            }
+            self.work.give_blocks(&blocks);
+        }
+        superblock::drop_journal(self.work.disk)
+    }
+
+    /// Makes a journal of these blocks; whether there was room for its map.
+    fn make_of(&mut self, ino: Ino, blocks: &[BlockNo]) -> Result<bool, FsError> {
+        let Some(&first) = blocks.first() else { return Ok(false) };
+        let volume = &self.work.checker.volume;
+        let sb = &volume.sb;
+        let extra = sb.raw.s_want_extra_isize.get();
+        let mut inode = InodeMut::read(volume, self.work.disk, ino)?;
+        inode.begin(journal::INODE_MODE, extra, superblock::time(sb));
+        inode.core_mut().i_links_count = 1.into();
+        if sb.has_incompat(incompat::EXTENTS) {
+            inode.core_mut().i_flags = flags::EXTENTS.into();
+        }
+        if !self.work.put_map(&mut inode, &contiguous(blocks))? {
+            return Ok(false);
+        }
+        let len = wide(blocks.len()) * u64::from(sb.block_size);
+        inode.set_len(len);
+        let at = byte_of(sb, first);
+        let mut head = self.work.disk.read(at, volume.block_len())?;
+        let count = u32::try_from(blocks.len()).unwrap_or(u32::MAX);
+        journal::reset(&mut head, count, sb.block_size);
+        self.work.disk.put(at, &head)?;
+        self.work.disk.flush()?;
+        inode.write(volume, self.work.disk)?;
+        self.work.disk.flush()?;
+        superblock::note_journal(self.work.disk, ino, &inode.core().i_block, len)?;
+        Ok(true)
+    }
+
+    /// Clears the fields of the journal's superblock that it should not have.
+    ///
+    /// # Errors
+    /// Errors of the device.
+    pub(super) fn clear_fields(&mut self) -> Result<(), FsError> {
+        let volume = &self.work.checker.volume;
+        let inode = volume.inodes().read(Ino::new(volume.sb.raw.s_journal_inum.get()))?;
+        let Some(run) = volume.maps().map_block(&inode, Lbn::ZERO)? else { return Ok(()) };
+        let at = byte_of(&volume.sb, run.extent.start);
+        let mut head = self.work.disk.read(at, volume.block_len())?;
+        journal::clear_foreign_fields(&mut head);
+        self.work.disk.put(at, &head)
     }
 }

@@ -29,6 +29,28 @@ impl Work<'_> {
         self.space.block(self.checker)
     }
 
+    /// Takes so many blocks, or none where that many are not free.
+    pub(super) fn take_blocks(&mut self, count: u64) -> Option<Vec<BlockNo>> {
+        let mut blocks = Vec::new();
+        for _ in 0..count {
+            match self.take_block() {
+                Some(block) => blocks.push(block),
+                None => {
+                    self.give_blocks(&blocks);
+                    return None;
+                }
+            }
+        }
+        Some(blocks)
+    }
+
+    /// Gives blocks back: nothing leads to them.
+    pub(super) fn give_blocks(&mut self, blocks: &[BlockNo]) {
+        for &block in blocks {
+            self.space.give(Extent::new(block, 1));
+        }
+    }
+
     /// Rewrites the map of a file from the readable pieces. Blocks that are claimed twice are
     /// copied.
     pub(super) fn map(&mut self, ino: Ino) -> Result<bool, FsError> {

@@ -16,6 +16,7 @@ mod journal;
 mod lost;
 mod map;
 mod orphans;
+mod place;
 mod resize;
 mod space;
 mod superblock;
@@ -212,6 +213,9 @@ impl Repair {
             // so is a cleared inode.
             let waits = fix.directory().is_some_and(|dir| rebuilt.contains(&dir));
             let is_gone = fix.inode().is_some_and(|ino| cleared.contains(&ino));
+            // A descriptor is written as it was decided on, and looked at again.
+            let waits =
+                waits || matches!(fix, Fix::Place(number, _) if fixes.contains(&Fix::Head(number)));
             if waits || (is_gone && !matches!(fix, Fix::Clear(_))) || !done.insert(fix) {
                 continue;
             }
@@ -280,6 +284,9 @@ impl Work<'_> {
             Fix::Replay => crate::journal::repair_home(self.disk)?,
             Fix::EmptyJournal => JournalRepair::of(self).empty()?,
             Fix::JournalInode(ino) => JournalRepair::of(self).restore(ino)?,
+            Fix::JournalFields => JournalRepair::of(self).clear_fields()?,
+            Fix::NewJournal(ino) => JournalRepair::of(self).make(ino)?,
+            Fix::Place(number, part) => return self.place(number, part),
             Fix::Head(number) => groups::put_head(self.checker, self.disk, number)?,
             Fix::OrphanList => superblock::set_last_orphan(self.disk, Ino::ZERO)?,
             Fix::OrphanFile => return OrphanRepair::of(self).orphan_file(),

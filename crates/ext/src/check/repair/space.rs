@@ -50,6 +50,27 @@ impl Space {
         None
     }
 
+    /// Takes the first run of this length within others, of blocks that are not marked as used if
+    /// there is one; `None` when none is free.
+    pub(super) fn run(&mut self, checker: &Checker, len: u64, within: Extent) -> Option<Extent> {
+        let marked = self.marked.get_or_insert_with(|| marked_blocks(checker));
+        for is_strict in [true, false] {
+            let mut start = within.start.get();
+            for at in within.start.get()..within.end().get() {
+                if self.used.get(index(at)) || (is_strict && marked.get(index(at))) {
+                    start = at + 1;
+                } else if at + 1 - start == len {
+                    for taken in start..=at {
+                        let is_new = self.used.set(index(taken));
+                        debug_assert!(is_new, "block {taken} was free");
+                    }
+                    return Some(Extent::new(BlockNo::new(start), len));
+                }
+            }
+        }
+        None
+    }
+
     /// Gives a run back: nothing leads to it.
     pub(super) fn give(&mut self, run: Extent) {
         for at in run.start.get()..run.end().get() {

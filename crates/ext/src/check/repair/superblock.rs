@@ -4,13 +4,13 @@ use crate::check::checker::Checker;
 use crate::check::features;
 use crate::encode::sums::seal_superblock;
 use crate::ondisk::{
-    CHECKSUM_CRC32C, INODE_EXTRA_SIZE, STATE_ERRORS, STATE_VALID, SUPERBLOCK_SIZE, Superblock,
-    compat, incompat, ro_compat, special,
+    CHECKSUM_CRC32C, IBlock, INODE_EXTRA_SIZE, STATE_ERRORS, STATE_VALID, SUPERBLOCK_SIZE,
+    Superblock, compat, incompat, ro_compat, special,
 };
 use crate::superblock::Super;
 pub(super) use crate::superblock::{read_primary as read, write_primary as write};
 use seekless_fs::FsError;
-use seekless_fs::field::{index, low32};
+use seekless_fs::field::{index, le32, low32};
 use seekless_fs::patches::Patches;
 use seekless_units::{GroupNo, Ino};
 use zerocopy::IntoBytes;
@@ -193,6 +193,42 @@ pub(super) fn finish(checker: &Checker, disk: &mut Patches, clean: bool) -> Resu
     raw.s_last_error_time_hi = 0;
     raw.s_first_error_errcode = 0;
     raw.s_last_error_errcode = 0;
+    write(disk, raw)
+}
+
+/// Forgets a journal that is lost: its transactions, the copy of its map, and the device it might
+/// lie on. The volume still has the feature, and gets a new journal.
+///
+/// # Errors
+/// Errors of the device.
+pub(super) fn forget_journal(disk: &mut Patches) -> Result<(), FsError> {
+    let mut raw = read(disk)?;
+    raw.s_feature_incompat = (raw.s_feature_incompat.get() & !incompat::RECOVER).into();
+    raw.s_journal_inum = special::JOURNAL.into();
+    raw.s_journal_uuid = [0; 16];
+    raw.s_jnl_backup_type = 0;
+    raw.s_jnl_blocks = [0.into(); 17];
+    write(disk, raw)
+}
+
+/// Notes the map and the length of a journal that was made.
+///
+/// # Errors
+/// Errors of the device.
+pub(super) fn note_journal(
+    disk: &mut Patches,
+    ino: Ino,
+    map: &IBlock,
+    len: u64,
+) -> Result<(), FsError> {
+    let mut raw = read(disk)?;
+    raw.s_journal_inum = ino.get().into();
+    raw.s_jnl_backup_type = crate::journal::BACKUP_BLOCKS;
+    let words = map.0.chunks_exact(4).filter_map(|word| le32(word, 0));
+    for (slot, word) in raw.s_jnl_blocks.iter_mut().zip(words.chain([low32(len >> 32), low32(len)]))
+    {
+        *slot = word.into();
+    }
     write(disk, raw)
 }
 
