@@ -65,6 +65,7 @@ fn option(term: Term) -> &'static str {
         Term::Reflink => "--reflink always",
         Term::OlderPartition => "--like-partition",
         Term::KeepFreed => "--freed keep",
+        Term::Older => "--like",
     }
 }
 

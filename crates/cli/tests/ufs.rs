@@ -619,6 +619,11 @@ fn snapshots_of_a_mounted_volume_are_listed_and_removed() {
         let (code, why) = failure(&seekless(&["snapshot", "rm", mnt, "/.snap/daily"]));
         assert!(code == 6 && why.contains("busy"), "{code} {why}");
         drop(reader);
+        // Of several names, one that cannot be removed keeps all.
+        for names in [["daily", "none"], ["/last", "/file"]] {
+            let rm = [&["snapshot", "rm", mnt][..], &names].concat();
+            assert_eq!(failure(&seekless(&rm)).0, 2, "{names:?}");
+        }
         let in_use = list(mnt);
         assert_eq!(in_use.lines().count(), 3, "{in_use}");
         mounted.end();
@@ -634,7 +639,7 @@ fn snapshots_of_a_mounted_volume_are_listed_and_removed() {
         text(&seekless(&["check", &image]));
         let mounted = Mounted::new(&image, &at, "rw");
         fs::write(at.join("file"), [1; 9000]).expect("write");
-        let told = text(&seekless(&["snapshot", "rm", "--json", mnt, "daily", "daily"]));
+        let told = text(&seekless(&["snapshot", "rm", "--json", mnt, "daily", "/.snap/daily"]));
         assert!(told.contains(r#""removed":1"#), "{told}");
         assert!(!at.join(".snap/daily").exists());
         fs::write(at.join("file"), [2; 9000]).expect("write");
@@ -700,6 +705,8 @@ fn a_mounted_volume_is_checked() {
         assert!(code == 8 && why.contains("busy"), "{code} {why}");
         drop(open);
         assert!(text(&seekless(&check)).contains("in order"));
+        fs::write(at.join(".snap/fsck_snapshot"), "").expect("write");
+        assert!(text(&seekless(&check)).contains("in order"));
         assert_eq!(text(&seekless(&["snapshot", "list", mnt])), "");
         left.fetch_sub(1, Ordering::SeqCst);
     });
@@ -753,14 +760,26 @@ fn a_snapshot_is_refused_to_other_users() {
         assert!(!open.join("mine").exists() && !at.join(".snap").exists(), "{name}");
     }
     text(&seekless(&["snapshot", "take", mnt, "/open/mine"]));
+    let user = ["--reuid", "1000", "--regid", "1000", "--clear-groups"];
     let removed = Command::new("setpriv")
-        .args(["--reuid", "1000", "--regid", "1000", "--clear-groups"])
+        .args(user)
         .arg(env!("CARGO_BIN_EXE_seekless"))
         .args(["snapshot", "rm", mnt, "/open/mine"])
         .output()
         .expect("setpriv");
     let (code, why) = failure(&removed);
     assert!(code == 6 && why.contains("denied"), "{code} {why}");
+    // Nor is the request granted of a file that is open already.
+    let ask = "ioctl(STDIN, 0x7355, 0) or die \"$!\\n\"";
+    let asked = Command::new("setpriv")
+        .args(user)
+        .args(["perl", "-e", ask])
+        .stdin(fs::File::open(open.join("mine")).expect("open"))
+        .output()
+        .expect("setpriv");
+    let why = String::from_utf8_lossy(&asked.stderr).into_owned();
+    assert!(!asked.status.success() && why.contains("not permitted"), "{why}");
+    assert!(text(&seekless(&["snapshot", "list", mnt])).contains("/open/mine"));
     text(&seekless(&["snapshot", "rm", mnt, "/open/mine"]));
     assert!(!open.join("mine").exists());
     mounted.end();

@@ -7,6 +7,7 @@ use seekless_fs::term::{Term, Text};
 use seekless_images::snapshot::Temporary;
 use seekless_images::{Error, FORMATS, Place, refuse_others};
 use std::path::Path;
+use tracing::warn;
 
 /// The mode of a check, as `-n`, `-p` and `-y` of fsck.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -95,16 +96,18 @@ pub fn examine(
 /// The snapshot that a check of a mounted volume looks at, as FreeBSD's fsck names it.
 const SNAPSHOT: &str = "fsck_snapshot";
 
-/// Checks a file system while it is mounted by this project for changes, and changes nothing in it:
-/// takes a snapshot, checks that, and removes it. If that is interrupted, the next check removes it.
+/// Checks a file system while it is mounted by this project for changes: takes a snapshot in `.snap`,
+/// which is made if there is none, checks that, and removes it. If that is interrupted, the next check
+/// removes it.
 ///
 /// # Errors
-/// As [`take_mounted`](seekless_images::snapshot::take_mounted) and
-/// [`remove_mounted`](seekless_images::snapshot::remove_mounted), so
-/// [`ErrorKind::System`](seekless_images::ErrorKind) while another one is under way; as [`examine`].
+/// As [`Temporary::take`], so [`ErrorKind::System`](seekless_images::ErrorKind) while another one is
+/// under way; as [`examine`].
 pub fn examine_mounted(mount: &Path) -> Result<Examined, Error> {
     let snapshot = Temporary::take(mount, SNAPSHOT)?;
     let examined = examine(&snapshot.path(), &Place::default(), Mode::Check, &[])?;
-    snapshot.remove()?;
+    if let Err(error) = snapshot.remove() {
+        warn!("{error}; the snapshot {SNAPSHOT} stays until the next check");
+    }
     Ok(examined)
 }

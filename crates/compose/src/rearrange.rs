@@ -13,7 +13,7 @@ use seekless_formats::claim;
 use seekless_fs::format::{self, Format, OpenOptions, Probe};
 use seekless_fs::plan::{NewVolume, ObjectId, Plan, Rearrange, Run};
 use seekless_fs::source::Source;
-use seekless_fs::term::Text;
+use seekless_fs::term::{Term, Text};
 use seekless_fs::{FsError, Inspect};
 use seekless_images::targets::{Target, copy_of_table, copy_range};
 use seekless_images::{Error, Place, Progress, refuse_others};
@@ -62,7 +62,8 @@ pub fn older_images(
         return Ok(None);
     }
     if place.is_part() {
-        return Err(Error::usage("a partition keeps its file system: name no older image"));
+        let what = Text::from("a partition keeps its file system: leave ").then(Term::Older);
+        return Err(Error::usage(what.then(" out")));
     }
     let device = seekless_images::device(image, place)?;
     let format = claim(device.as_ref());

@@ -64,6 +64,8 @@ pub enum Term {
     OlderPartition,
     /// Bytes of the older image in freed blocks.
     KeepFreed,
+    /// Older images whose places are kept.
+    Older,
 }
 
 impl fmt::Display for Term {
@@ -97,6 +99,7 @@ impl fmt::Display for Term {
             Self::Reflink => "`reflink`",
             Self::OlderPartition => "`like_partition`",
             Self::KeepFreed => "`keep_freed`",
+            Self::Older => "`like`",
         })
     }
 }

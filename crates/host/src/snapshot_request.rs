@@ -70,7 +70,7 @@ impl Listed {
 /// The ioctl's error: `ENOTTY` for a file system that does not support the request, `EOPNOTSUPP` for a
 /// format without snapshots, `ENOSPC`, `EPERM`.
 pub fn take_snapshot(file: &File) -> io::Result<()> {
-    ask(file, TAKE_SNAPSHOT)?;
+    request(file, TAKE_SNAPSHOT)?;
     // The kernel has the attributes of the empty file in its cache, and asks for them again. The
     // snapshot is taken, whatever comes of that.
     let (flags, mask) = (AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC, StatxFlags::BASIC_STATS);
@@ -78,23 +78,25 @@ pub fn take_snapshot(file: &File) -> io::Result<()> {
     Ok(())
 }
 
-/// Asks the file system of a snapshot to make it an empty file. Until `file` is closed, others who
-/// open it wait, or fail with `EWOULDBLOCK`.
+/// Asks the file system of a snapshot to make it an empty file. Nobody else must have it open
+/// ([`take_write_lease`]).
 ///
 /// # Errors
-/// As [`take_snapshot`]; `EINVAL` for a file that is no snapshot, `EBUSY` for one that others have
-/// open.
+/// As [`take_snapshot`]; `EINVAL` for a file that is no snapshot.
 pub fn release_snapshot(file: &File) -> io::Result<()> {
-    have_alone(file)?;
-    ask(file, RELEASE_SNAPSHOT)
+    request(file, RELEASE_SNAPSHOT)
 }
 
 /// Of `asm-generic/fcntl.h`.
 const F_SETSIG: libc::c_int = 10;
 
-/// Takes a lease of a file that nobody else has open (`fcntl_setlease(2)`): only the kernel knows
-/// that of a file which FUSE serves.
-fn have_alone(file: &File) -> io::Result<()> {
+/// Takes a lease of a file that nobody else has open (`F_SETLEASE` of `fcntl(2)`): only the kernel
+/// knows that of a file which FUSE serves. Until `file` is closed, others who open it wait, or fail
+/// with `EWOULDBLOCK`.
+///
+/// # Errors
+/// `EBUSY` for a file that others have open, `EACCES` for one of another user.
+pub fn take_write_lease(file: &File) -> io::Result<()> {
     // An open by another process must not end this one, as SIGIO would.
     for (command, value) in
         [(F_SETSIG, libc::SIGURG), (libc::F_SETLEASE, libc::c_int::from(libc::F_WRLCK))]
@@ -112,7 +114,7 @@ fn have_alone(file: &File) -> io::Result<()> {
 }
 
 /// A request without an argument.
-fn ask(file: &File, request: u32) -> io::Result<()> {
+fn request(file: &File, request: u32) -> io::Result<()> {
     // SAFETY: takes no argument and touches no memory of ours.
     let failed = unsafe { libc::ioctl(file.as_raw_fd(), request as libc::Ioctl) } < 0;
     if failed { Err(io::Error::last_os_error()) } else { Ok(()) }

@@ -2,15 +2,18 @@
 
 use crate::error::{Error, ErrorKind};
 use rustix::fs::{
-    AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2, unlinkat,
+    AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, ResolveFlags, flock, mkdirat, openat,
+    openat2, statat, unlinkat,
 };
 use rustix::io::Errno;
 use seekless_fs::snapshot::SnapshotFile;
-use seekless_host::snapshot_request::{list_snapshots, release_snapshot, take_snapshot};
+use seekless_host::snapshot_request::{
+    list_snapshots, release_snapshot, take_snapshot, take_write_lease,
+};
 use seekless_units::{ByteLen, Ino};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -124,15 +127,15 @@ impl<'a> Inside<'a> {
 
 /// Has an empty file of a mounted volume converted into a snapshot.
 fn convert(mount: &Path, file: &File) -> Result<Ino, Error> {
-    take_snapshot(file).map_err(|error| refused(mount, &error))?;
+    take_snapshot(file).map_err(|error| refused(mount, &error, "a snapshot"))?;
     let ino = file.metadata().map_err(|error| Error::io(mount.display(), &error))?.ino();
     u32::try_from(ino)
         .map(Ino::new)
         .map_err(|_| Error::usage("inode numbers of 64 bits").about(mount.display()))
 }
 
-/// The error of a request about a snapshot.
-fn refused(mount: &Path, error: &io::Error) -> Error {
+/// The error of a request about a snapshot, for which there was no `room`.
+fn refused(mount: &Path, error: &io::Error, room: &str) -> Error {
     match error.raw_os_error() {
         Some(ENOTTY | EOPNOTSUPP) => Error::new(
             ErrorKind::Unsupported,
@@ -140,7 +143,7 @@ fn refused(mount: &Path, error: &io::Error) -> Error {
         )
         .about(mount.display()),
         _ if error.kind() == io::ErrorKind::StorageFull => {
-            Error::new(ErrorKind::NoSpace, "no room for a snapshot").about(mount.display())
+            Error::new(ErrorKind::NoSpace, format!("no room for {room}")).about(mount.display())
         }
         _ => Error::io(mount.display(), error),
     }
@@ -148,55 +151,89 @@ fn refused(mount: &Path, error: &io::Error) -> Error {
 
 /// Removes snapshots of the file system that is mounted on a directory and that this project serves,
 /// those of these names, as for [`take_mounted`], or all, and returns their number. The others stay
-/// as they are. If that is interrupted, an empty file may be left.
+/// as they are. If that is interrupted, an empty file may be left in place of one.
 ///
 /// # Errors
-/// [`ErrorKind::Usage`] for a file that is no snapshot; [`ErrorKind::NoSpace`] if there is no room for
-/// copies that other snapshots may need; [`ErrorKind::Unsupported`] as for [`take_mounted`], and for a
-/// snapshot without a name if all are removed; [`ErrorKind::System`], also for a snapshot that others
-/// have open. Snapshots before it are removed then.
+/// [`ErrorKind::Usage`] for a file that is no snapshot; [`ErrorKind::Unsupported`] as for
+/// [`take_mounted`], and for a snapshot without a name if all are removed; [`ErrorKind::System`], also
+/// for a snapshot that others have open. Nothing is removed then. [`ErrorKind::NoSpace`] if there is no
+/// room for copies that other snapshots may need.
 pub fn remove_mounted(mount: &Path, names: Option<&[Vec<u8>]>) -> Result<u64, Error> {
-    let about = |error: Error| error.about(mount.display());
-    let listed;
+    let listed = list_mounted(mount)?;
+    let all: Vec<Vec<u8>>;
     let names = match names {
         Some(names) => names,
         None => {
-            let paths = list_mounted(mount)?.into_iter().map(|found| {
-                found.path.ok_or_else(|| {
+            let paths = listed.iter().map(|found| {
+                found.path.clone().ok_or_else(|| {
                     let what = format!("removing the snapshot of inode {}", found.ino);
                     let why = "which has no name that the caller can read";
-                    about(Error::new(ErrorKind::Unsupported, format!("{what}, {why}")))
+                    Error::new(ErrorKind::Unsupported, format!("{what}, {why}"))
+                        .about(mount.display())
                 })
             });
-            listed = paths.collect::<Result<Vec<_>, _>>()?;
-            &listed
+            all = paths.collect::<Result<_, _>>()?;
+            &all
         }
     };
     let root = open_root(mount)?;
-    let mut removed = Vec::new();
+    let mut doomed: Vec<Doomed<'_>> = Vec::new();
     for name in names {
-        let inside = Inside::new(name).map_err(about)?;
-        let home = inside.open_directory(&root).map_err(about)?;
-        let shown = String::from_utf8_lossy(name);
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = match openat(&home, inside.leaf, flags, Mode::empty()) {
-            Ok(file) => File::from(file),
-            // It was named twice.
-            Err(Errno::NOENT) if removed.contains(&name) => continue,
-            Err(Errno::NOENT) => return Err(about(Error::usage(format!("no snapshot {shown}")))),
-            Err(Errno::LOOP) => return Err(about(not_a_snapshot(&shown))),
-            Err(errno) => return Err(Error::io(mount.display(), &errno.into())),
-        };
-        release_snapshot(&file).map_err(|error| match error.raw_os_error() {
-            Some(EINVAL) => about(not_a_snapshot(&shown)),
-            Some(EBUSY) => Error::io(format!("{}: {shown}", mount.display()), &error),
-            _ => refused(mount, &error),
-        })?;
-        unlinkat(&home, inside.leaf, AtFlags::empty())
-            .map_err(|errno| Error::io(mount.display(), &errno.into()))?;
-        removed.push(name);
+        let found = Doomed::open(mount, &root, name)?;
+        if listed.iter().all(|snapshot| u64::from(snapshot.ino.get()) != found.ino) {
+            let shown = String::from_utf8_lossy(name);
+            return Err(Error::usage(format!("{shown} is not a snapshot")).about(mount.display()));
+        }
+        if doomed.iter().all(|other| other.ino != found.ino) {
+            let about = format!("{}: {}", mount.display(), String::from_utf8_lossy(name));
+            take_write_lease(&found.file).map_err(|error| Error::io(about, &error))?;
+            doomed.push(found);
+        }
     }
-    Ok(removed.len() as u64)
+    for found in &doomed {
+        release_snapshot(&found.file)
+            .map_err(|error| refused(mount, &error, "copies that other snapshots need"))?;
+        found.unlink().map_err(|error| Error::io(mount.display(), &error))?;
+    }
+    Ok(doomed.len() as u64)
+}
+
+/// An open snapshot that is to be removed.
+struct Doomed<'a> {
+    /// Its directory.
+    home: File,
+    leaf: &'a OsStr,
+    file: File,
+    ino: u64,
+}
+
+impl<'a> Doomed<'a> {
+    fn open(mount: &Path, root: &File, name: &'a [u8]) -> Result<Self, Error> {
+        let about = |error: Error| error.about(mount.display());
+        let inside = Inside::new(name).map_err(about)?;
+        let home = inside.open_directory(root).map_err(about)?;
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let opened = openat(&home, inside.leaf, flags, Mode::empty());
+        let file = File::from(opened.map_err(|errno| {
+            let shown = String::from_utf8_lossy(name);
+            match errno {
+                Errno::NOENT => about(Error::usage(format!("no snapshot {shown}"))),
+                Errno::LOOP => about(Error::usage(format!("{shown} is not a snapshot"))),
+                errno => Error::io(format!("{}: {shown}", mount.display()), &errno.into()),
+            }
+        })?);
+        let ino = file.metadata().map_err(|error| Error::io(mount.display(), &error))?.ino();
+        Ok(Self { home, leaf: inside.leaf, file, ino })
+    }
+
+    /// Removes its name, unless that is of another file by now.
+    fn unlink(&self) -> io::Result<()> {
+        let there = statat(&self.home, self.leaf, AtFlags::SYMLINK_NOFOLLOW)?;
+        if there.st_ino != self.ino {
+            return Err(io::Error::other("the name is of another file by now; it stays"));
+        }
+        Ok(unlinkat(&self.home, self.leaf, AtFlags::empty())?)
+    }
 }
 
 /// A snapshot of a mounted volume that is removed when it has been read.
@@ -204,17 +241,27 @@ pub struct Temporary<'a> {
     mount: &'a Path,
     name: &'static str,
     is_there: bool,
+    /// The root directory, locked against others who want to take one.
+    _root: File,
 }
 
 impl<'a> Temporary<'a> {
-    /// Takes it, in place of one that a process left behind that was killed.
+    /// Takes it in `.snap`, in place of one that was left behind.
     ///
     /// # Errors
-    /// As [`take_mounted`] and [`remove_mounted`].
+    /// As [`take_mounted`] and [`remove_mounted`]; [`ErrorKind::System`] while another process has
+    /// one.
     pub fn take(mount: &'a Path, name: &'static str) -> Result<Self, Error> {
-        let mut temporary = Self { mount, name, is_there: false };
-        if temporary.path().symlink_metadata().is_ok() {
-            remove_mounted(mount, Some(&[name.into()]))?;
+        let root = open_root(mount)?;
+        flock(&root, FlockOperation::NonBlockingLockExclusive)
+            .map_err(|errno| Error::io(mount.display(), &errno.into()))?;
+        let mut temporary = Self { mount, name, is_there: false, _root: root };
+        match temporary.path().symlink_metadata() {
+            // Not a snapshot yet, or no more.
+            Ok(left) if left.is_file() && left.len() == 0 => fs::remove_file(temporary.path())
+                .map_err(|error| Error::io(temporary.path().display(), &error))?,
+            Ok(_) => drop(remove_mounted(mount, Some(&[name.into()]))?),
+            Err(_) => {}
         }
         take_mounted(mount, name.as_bytes())?;
         temporary.is_there = true;
@@ -246,15 +293,9 @@ impl Drop for Temporary<'_> {
     }
 }
 
-fn not_a_snapshot(name: &str) -> Error {
-    Error::usage(format!("{name} is not a snapshot"))
-}
-
 /// For which there is no `ErrorKind`.
 const ENOTTY: i32 = Errno::NOTTY.raw_os_error();
 const EOPNOTSUPP: i32 = Errno::OPNOTSUPP.raw_os_error();
-const EINVAL: i32 = Errno::INVAL.raw_os_error();
-const EBUSY: i32 = Errno::BUSY.raw_os_error();
 
 /// The snapshots of the file system that is mounted on a directory and that this project serves,
 /// oldest first. The directories of the volume are searched for their names, as far as the caller may

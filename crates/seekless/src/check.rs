@@ -101,9 +101,8 @@ pub struct Checked {
 }
 
 impl Check {
-    /// A check of an image file or block device, or of a UFS volume that seekless has mounted for
-    /// changes, whose directory is given: of that, the state of the moment is checked, as a snapshot
-    /// keeps it, while programs go on writing.
+    /// A check of an image file or block device, or [in the background](Self::background) of a
+    /// mounted volume, whose directory is given.
     pub fn of(path: impl AsRef<Path>) -> Self {
         Self { path: path.as_ref().to_path_buf(), place: Where::default() }
     }
@@ -118,15 +117,24 @@ impl Check {
     /// Checks the image, and changes nothing.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`](crate::ErrorKind) for other files and mounts,
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind) for other files,
     /// [`ErrorKind::Corrupt`](crate::ErrorKind) where not even a superblock can be read,
-    /// [`ErrorKind::NoSpace`](crate::ErrorKind) if a mounted volume has no room for a snapshot,
     /// [`ErrorKind::System`](crate::ErrorKind).
     pub fn run(&self) -> Result<Checked, Error> {
-        match self.path.is_dir() {
-            true => Ok(Checked::from(examine_mounted(&self.path)?)),
-            false => self.examine(Mode::Check),
-        }
+        self.examine(Mode::Check)
+    }
+
+    /// Checks a UFS volume that seekless has mounted for changes, as it is at this moment, while
+    /// programs go on writing: takes a snapshot in `.snap`, which is made if there is none, checks
+    /// that, and removes it. A partition does not count here.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Usage`](crate::ErrorKind) for a directory on which nothing is mounted,
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind) for other mounts,
+    /// [`ErrorKind::NoSpace`](crate::ErrorKind) if there is no room for a snapshot,
+    /// [`ErrorKind::System`](crate::ErrorKind), also while another check is under way.
+    pub fn background(&self) -> Result<Checked, Error> {
+        Ok(Checked::from(examine_mounted(&self.path)?))
     }
 
     /// Repairs errors that a crash may leave, as `fsck -p` does: where anything else is found,

@@ -257,10 +257,13 @@ impl Optimize {
             return Ok((self.scores(old.as_ref(), traces).map_err(about)?, Vec::new()));
         }
         let old = rearrange::open(&self.image, place, options)?;
+        let bases = older.as_ref().and_then(OlderImages::ext);
         let block = old.inspect().geometry().block_size;
+        // The new image has the blocks of the older one.
+        let block = bases.map_or(block, |bases| bases.volume().options().block_size);
         rearrangement.target.refuse_blocks(block, "a new image with larger blocks fits it")?;
         let mut replays = replay_for_layout(old.inspect(), traces).map_err(about)?;
-        let held_out = match (old.ext(), older.as_ref().and_then(OlderImages::ext)) {
+        let held_out = match (old.ext(), bases) {
             (Some(image), Some(bases)) => {
                 let shape = bases.volume().options();
                 rearrangement.rebuild(image, &shape, Some((bases, likeness)), &mut replays)?;

@@ -131,7 +131,7 @@ impl Snapshots {
     /// [`ErrorKind::Unsupported`](crate::ErrorKind) for a volume that cannot be changed,
     /// [`ErrorKind::NoSpace`](crate::ErrorKind) if there is no room for copies that the others may
     /// need, [`ErrorKind::System`](crate::ErrorKind), also for callers who may not, and for a snapshot
-    /// of a mounted volume that somebody has open: those before it are removed then.
+    /// of a mounted volume that somebody has open.
     pub fn remove<N: AsRef<Path>>(&self, names: impl IntoIterator<Item = N>) -> Result<u64, Error> {
         let names = names.into_iter();
         let names: Vec<Vec<u8>> =

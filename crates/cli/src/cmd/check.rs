@@ -51,9 +51,9 @@ on ext each gets a copy. The journal of ext is replayed. The next run completes
 a repair that was interrupted. An image that is mounted or being changed is not
 repaired.
 
-With --background a UFS volume is checked while seekless has it mounted with rw, as its
-state of this moment: a snapshot, .snap/fsck_snapshot, is taken, checked and removed.
-Programs go on writing. Nothing else is changed in the volume.
+With --background a UFS volume is checked while seekless has it mounted with rw, as it is
+at this moment: a snapshot, .snap/fsck_snapshot, is taken, checked and removed. Programs
+go on writing. The directory .snap is made if there is none, and stays.
 
 FAT images are checked in five phases of their own. In them, clusters that no file
 has become files FSCKnnnn.REC in the root directory, or are freed with --lost free.
@@ -83,7 +83,7 @@ pub(crate) struct CheckArgs {
     /// [default: free after a crash of a mount with softdep or sync, else keep]
     #[arg(long, value_enum)]
     lost: Option<Lost>,
-    /// Check the UFS volume that is mounted on the directory IMAGE, by a snapshot
+    /// Check the UFS volume that is mounted on the directory IMAGE, through a snapshot
     #[arg(long, conflicts_with_all = ["preen", "yes", "lost", "partition", "offset"])]
     background: bool,
     #[command(flatten)]

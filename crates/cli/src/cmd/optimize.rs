@@ -198,10 +198,9 @@ pub(crate) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Fail
     };
     let opened = rearrange::open(&args.image, &args.place.place(), args.open.options())?;
     let image = opened.inspect();
-    target.refuse_blocks(
-        image.geometry().block_size,
-        "build a new image with larger blocks for it",
-    )?;
+    // The new image has the blocks of the older one.
+    let block = bases.map_or(image.geometry().block_size, |it| it.volume().options().block_size);
+    target.refuse_blocks(block, "build a new image with larger blocks for it")?;
     let recordings: Vec<_> =
         args.trace.iter().map(|path| traces::load_recording(path)).collect::<Result<_, _>>()?;
     let (programs, traces): (Vec<Program>, Vec<Vec<Event>>) = recordings.into_iter().unzip();

@@ -82,7 +82,7 @@ impl BaseVolume {
     pub fn refuse_damage(image: &FfsImage) -> Result<(), FsError> {
         let (device, sb) = (image.volume().device(), &image.volume().sb);
         if sb.tuning.has_snapshots() {
-            let what = "an older image with snapshots, whose blocks are those of other files too";
+            let what = "an image with snapshots, whose blocks are those of other files too";
             return Err(FsError::Unsupported(what.into()));
         }
         claim(&[crate::FORMAT], device.as_ref())?;

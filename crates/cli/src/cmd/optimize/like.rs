@@ -14,11 +14,8 @@ use std::process::ExitCode;
 
 /// Opens the older images, whose format is that of the image.
 pub(super) fn open(args: &OptimizeArgs) -> Result<Option<OlderImages>, Failure> {
-    let (place, like) = (args.place.place(), &args.like);
-    if args.place.is_part() && !like.is_empty() {
-        return Err(Failure::usage("a partition keeps its file system: leave --like out"));
-    }
-    Ok(rearrange::older_images(&args.image, &place, like, args.open.options())?)
+    let place = args.place.place();
+    Ok(rearrange::older_images(&args.image, &place, &args.like, args.open.options())?)
 }
 
 /// Writes an image whose parts cannot be moved one by one: as a build on the older images does.

@@ -8,10 +8,11 @@ use crate::property::for_all;
 use crate::replay::{WALL, ops};
 use seekless_cache::Discipline;
 use seekless_device::{BlockDevice, MemoryDevice};
-use seekless_ffs::{FfsLive, remove_snapshots, snapshots, take_snapshot_in_use};
-use seekless_fs::FsError;
+use seekless_ffs::{FfsImage, FfsLive, remove_snapshots, snapshots, take_snapshot_in_use};
 use seekless_fs::format::OpenOptions;
+use seekless_fs::inspect::resolve;
 use seekless_fs::operate::Operate;
+use seekless_fs::{FsError, Inspect};
 use seekless_units::{ByteLen, Ino};
 use std::sync::Arc;
 
@@ -151,22 +152,57 @@ fn a_snapshot_in_use_stays() {
     let again = volume.release_snapshot(ino);
     assert!(matches!(again, Err(FsError::Invalid(_))), "{again:?}");
     volume.release(ino).unwrap();
-    volume.sync().unwrap();
+    // Both that are left take all that is free.
+    let full = put(&mut volume, "filler", 20_000, 0xEE);
+    assert!(matches!(full, Err(FsError::NoSpace(_))), "{full:?}");
+    let free = volume.space().free;
     remove_in_use(&mut volume, b"/.one").unwrap();
+    volume.sync().unwrap();
+    assert!(volume.space().free > free, "{free}, {}", volume.space().free);
     // The last one has taken over the blocks of the removed file.
     let held = volume.snapshots().unwrap()[0].held.get();
     assert!(held > 500 * 4096, "{held} bytes");
     assert!(bytes(kept(&memory, b"/.three").as_ref()) == images[2]);
-    let full = put(&mut volume, "filler", 20_000, 0xEE);
+    let full = put(&mut volume, "more", 20_000, 0xEE);
     assert!(matches!(full, Err(FsError::NoSpace(_))), "{full:?}");
-    let before = volume.space().free;
+    assert!(bytes(kept(&memory, b"/.three").as_ref()) == images[2]);
+    let free = volume.space().free;
     remove_in_use(&mut volume, b"/.three").unwrap();
     volume.sync().unwrap();
-    assert!(volume.space().free > before + 500, "{before}, {}", volume.space().free);
+    assert!(volume.space().free > free + 500, "{free}, {}", volume.space().free);
     volume.unmount().unwrap();
     is_in_order(&memory);
     recount(&memory);
     assert_eq!(listed(&memory).len(), 0);
+}
+
+/// A snapshot whose map has the number of metadata, or of a block twice, is left as it is.
+#[test]
+fn a_damaged_map_is_refused_in_use() {
+    let (memory, _) = with_a_removed_file(1);
+    let before = bytes(memory.as_ref());
+    let image = FfsImage::open(memory.clone(), OpenOptions::default()).unwrap();
+    let [one, two] = [&b"/.one"[..], b"/.two"].map(|name| resolve(&image, name).unwrap());
+    let map = image.block_map(one).unwrap();
+    // A copy that an indirect block has the number of.
+    let leaf = map.index.last().unwrap().block.get() * 1024;
+    let number = |at: usize| u64::from_le_bytes(before[at..at + 8].try_into().unwrap());
+    let used: Vec<usize> = (0..512)
+        .map(|n| leaf as usize + n * 8)
+        .filter(|&at| map.runs.iter().any(|run| run.extent.start.get() == number(at)))
+        .collect();
+    // The blocks of inodes of the first group, and another copy.
+    for wrong in [24, number(used[1])] {
+        let mut damaged = before.clone();
+        damaged[used[0]..used[0] + 8].copy_from_slice(&wrong.to_le_bytes());
+        let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(damaged));
+        let mut volume = live(&device);
+        let refused = volume.release_snapshot(one);
+        assert!(matches!(refused, Err(FsError::Corrupt { .. })), "{wrong}: {refused:?}");
+        assert_eq!(volume.snapshots().unwrap().len(), 3, "{wrong}");
+        volume.release_snapshot(two).unwrap();
+        assert_eq!(volume.snapshots().unwrap().len(), 2, "{wrong}");
+    }
 }
 
 /// Snapshots `one`, `two` and `three` of a volume with a large file, which is removed afterwards: the

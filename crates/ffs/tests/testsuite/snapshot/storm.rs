@@ -93,6 +93,9 @@ fn use_and_repair(harmed: &[u8]) {
             ControlFlow::Continue(())
         });
         for name in names.iter().take(20) {
+            if let Ok(Some(ino)) = live.lookup(root, name) {
+                let _ = live.release_snapshot(ino);
+            }
             let _ = live.unlink(root, name);
         }
         if let Ok(made) = live.make(root, b"made", NewFile::Regular, OWNER) {
