@@ -72,9 +72,12 @@ impl Store {
     /// # Errors
     /// [`LabError::Io`]; [`LabError::Damaged`] for a file that is not a run.
     pub fn runs(&self) -> Result<Vec<Run>, LabError> {
-        let is_run = |name: &str| name.starts_with(PREFIX) && name.ends_with(SUFFIX);
         named(&self.dir, is_run)?.iter().map(|path| read(path)).collect()
     }
+}
+
+fn is_run(name: &str) -> bool {
+    name.starts_with(PREFIX) && name.ends_with(SUFFIX)
 }
 
 /// The files of a directory whose names are so, sorted.
@@ -146,6 +149,24 @@ impl Locked<'_> {
         done.map_err(failed(&path))
     }
 
+    /// Renames files that should be runs and are not, such as those that were cut short, so that
+    /// these runs count as missing. Returns their new names, which end in `.damaged`.
+    ///
+    /// # Errors
+    /// [`LabError::Io`].
+    pub fn set_damaged_aside(&self) -> Result<Vec<PathBuf>, LabError> {
+        let mut aside = Vec::new();
+        for path in named(self.dir, is_run)? {
+            if matches!(read(&path), Err(LabError::Damaged { .. })) {
+                let mut name = path.clone().into_os_string();
+                name.push(".damaged");
+                fs::rename(&path, &name).map_err(failed(&path))?;
+                aside.push(name.into());
+            }
+        }
+        Ok(aside)
+    }
+
     /// Removes the partial files of writers that were killed.
     ///
     /// # Errors
@@ -158,8 +179,8 @@ impl Locked<'_> {
 }
 
 fn read(path: &Path) -> Result<Run, LabError> {
-    let text = fs::read_to_string(path).map_err(failed(path))?;
-    serde_json::from_str(&text).map_err(|error| LabError::Damaged {
+    let text = fs::read(path).map_err(failed(path))?;
+    serde_json::from_slice(&text).map_err(|error| LabError::Damaged {
         path: path.display().to_string(),
         why: error.to_string(),
     })
@@ -244,6 +265,11 @@ mod tests {
         assert!(!half.exists() && store.runs().unwrap() == found);
         fs::write(store.dir.join("run-x.json"), "{").unwrap();
         assert!(matches!(store.runs(), Err(LabError::Damaged { .. })));
+        fs::write(store.dir.join("run-y.json"), b"{\xFF").unwrap();
+        let aside = store.lock().unwrap().set_damaged_aside().unwrap();
+        assert_eq!(aside, ["x", "y"].map(|n| store.dir.join(format!("run-{n}.json.damaged"))));
+        assert_eq!(fs::read(&aside[0]).unwrap(), b"{");
+        assert_eq!(store.runs().unwrap(), found);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Empty parts, failing runs, files that must not be replaced.
 
 use crate::judges::{command, failure, seekless, text};
-use crate::{EXPERIMENT, Lab, runs_of};
+use crate::{EXPERIMENT, Lab, runs_of, same_as_whole};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -34,6 +34,27 @@ fn an_empty_part_is_a_part() {
     let (code, why) = merge(none);
     assert!(code == 2 && why.contains("part3: no results found"), "{why}");
     assert!(!Path::new(&all).exists());
+}
+
+#[test]
+fn a_run_whose_results_were_cut_short_is_performed_again() {
+    let lab = Lab::new("short");
+    let whole = lab.whole();
+    let dir = lab.scratch.join("short");
+    text(&lab.run(&dir, &["--only", "few"]));
+    let (name, bytes) = runs_of(&dir).pop_first().expect("a run");
+    let path = format!("{dir}/{name}");
+    fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+    let (code, why) = failure(&seekless(&["lab", "merge", &dir]));
+    assert!(code == 3 && why.contains(&name), "{code} {why}");
+    let done = lab.run(&dir, &[]);
+    let why = String::from_utf8_lossy(&done.stderr).into_owned();
+    text(&done);
+    assert!(why.contains(&name) && why.contains("performed again"), "{why}");
+    let aside = format!("{path}.damaged");
+    assert!(fs::read(&aside).unwrap() == bytes[..bytes.len() / 2]);
+    fs::remove_file(aside).unwrap();
+    same_as_whole(&dir, &whole);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use super::subject::{Subject, check_of, keep_tables};
 use crate::failure::Failure;
+use crate::say::warning;
 use seekless_lab::LabError;
 use seekless_lab::run::Run;
 use seekless_lab::store::{EXPERIMENT, Store, merge};
@@ -23,6 +24,9 @@ impl Keeper {
     pub(super) fn open(dir: &Path, subject: &Subject) -> Result<Self, Failure> {
         let store = Store::create(dir)?;
         let locked = store.lock()?;
+        for path in locked.set_damaged_aside()? {
+            warning!("{}: not the results of a run: it is performed again", path.display());
+        }
         let have = store.runs()?;
         check_of(subject, &have)?;
         locked.sweep()?;
