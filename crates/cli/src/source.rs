@@ -25,6 +25,12 @@ pub(crate) struct SourceArgs {
     /// Set the owner and group of all files
     #[arg(long, value_name = "UID:GID", value_parser = parse_owner)]
     owner: Option<(u32, u32)>,
+    /// Set the owner and group of the root directory
+    #[arg(long, value_name = "UID:GID", value_parser = parse_owner)]
+    root_owner: Option<(u32, u32)>,
+    /// Set the permissions of the root directory, in octal
+    #[arg(long, value_name = "MODE", value_parser = parse_mode)]
+    root_mode: Option<u16>,
     /// Map COUNT user ids starting at FROM to those starting at TO (repeatable)
     #[arg(long, value_name = "FROM:TO:COUNT", conflicts_with = "owner")]
     uid_map: Vec<IdRange>,
@@ -72,6 +78,8 @@ impl SourceArgs {
         Ok(SourceOptions {
             excludes,
             owner: self.owner,
+            root_owner: self.root_owner,
+            root_perm: self.root_mode,
             uid_map: self.uid_map.clone(),
             gid_map: self.gid_map.clone(),
             one_file_system: self.one_file_system,
@@ -94,6 +102,11 @@ fn parse_owner(text: &str) -> Result<(u32, u32), String> {
     let parse = |part: &str| count(part).ok();
     let owner = text.split_once(':').and_then(|(uid, gid)| parse(uid).zip(parse(gid)));
     owner.ok_or_else(|| format!("'{text}' is not UID:GID"))
+}
+
+fn parse_mode(text: &str) -> Result<u16, String> {
+    let mode = u16::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o7777);
+    mode.ok_or_else(|| format!("'{text}' is not a mode in octal, such as 755"))
 }
 
 /// SOURCE_DATE_EPOCH from the environment: the latest time in an image.

@@ -23,6 +23,10 @@ pub struct SourceOptions {
     pub excludes: Excludes,
     /// User and group of all files.
     pub owner: Option<(u32, u32)>,
+    /// User and group of the root directory.
+    pub root_owner: Option<(u32, u32)>,
+    /// Permissions of the root directory.
+    pub root_perm: Option<u16>,
     /// Users, mapped.
     pub uid_map: Vec<IdRange>,
     /// Groups, mapped.
@@ -50,6 +54,8 @@ impl Default for SourceOptions {
         Self {
             excludes: Excludes::default(),
             owner: None,
+            root_owner: None,
+            root_perm: None,
             uid_map: Vec::new(),
             gid_map: Vec::new(),
             one_file_system: false,
@@ -228,6 +234,8 @@ fn opening(options: &SourceOptions, purpose: Purpose) -> Result<OpenOptions<'sta
     let tree = TreeOptions {
         excludes: options.excludes.clone(),
         owner: options.owner,
+        root_owner: options.root_owner,
+        root_perm: options.root_perm,
         uid_map: IdMap::new(options.uid_map.clone()),
         gid_map: IdMap::new(options.gid_map.clone()),
         clamp_mtime,

@@ -27,7 +27,8 @@ impl ImageSource {
     /// The image's errors; [`FsError::Corrupt`] when a directory is reached twice.
     pub fn open(image: Arc<dyn Inspect>, options: &TreeOptions) -> Result<Self, FsError> {
         let root = image.root();
-        let attr = node_attr(&image.attr(root)?, options)?;
+        let mut attr = node_attr(&image.attr(root)?);
+        options.apply_to_root(&mut attr)?;
         let builder = TreeBuilder::new(attr);
         let builder = if options.raw_names { builder.with_raw_names() } else { builder };
         let mut walk = ImageWalk { image: image.as_ref(), options, builder, seen: HashMap::new() };
@@ -147,7 +148,9 @@ impl ImageWalk<'_> {
             FileKind::CharDevice | FileKind::BlockDevice => NewPayload::Device(attr.device),
             _ => NewPayload::None,
         };
-        let node = self.builder.add(parent, name, node_attr(&attr, self.options)?, payload)?;
+        let mut own = node_attr(&attr);
+        self.options.apply(&mut own)?;
+        let node = self.builder.add(parent, name, own, payload)?;
         self.set_xattrs(node, ino)?;
         if is_dir || attr.nlink > 1 {
             self.seen.insert(ino, node);
@@ -159,8 +162,8 @@ impl ImageWalk<'_> {
     }
 }
 
-fn node_attr(attr: &Attr, options: &TreeOptions) -> Result<NodeAttr, FsError> {
-    let mut node = NodeAttr {
+fn node_attr(attr: &Attr) -> NodeAttr {
+    NodeAttr {
         kind: attr.kind,
         perm: attr.perm,
         uid: attr.uid,
@@ -174,9 +177,7 @@ fn node_attr(attr: &Attr, options: &TreeOptions) -> Result<NodeAttr, FsError> {
         }),
         // Project ids are not stored; the flag reports that there was one.
         flags: attr.flags | if attr.project == 0 { 0 } else { inode_flag::PROJINHERIT },
-    };
-    options.apply(&mut node)?;
-    Ok(node)
+    }
 }
 
 impl Source for ImageSource {

@@ -13,6 +13,10 @@ pub struct TreeOptions {
     pub excludes: Excludes,
     /// Owner and group of everything, instead of the source's.
     pub owner: Option<(u32, u32)>,
+    /// Owner and group of the root directory, whatever the others are.
+    pub root_owner: Option<(u32, u32)>,
+    /// Permissions of the root directory, up to 0o7777.
+    pub root_perm: Option<u16>,
     /// Map of user ids.
     pub uid_map: IdMap,
     /// Map of group ids.
@@ -108,6 +112,19 @@ impl TreeOptions {
                 [&mut times.atime, &mut times.ctime, &mut times.crtime].into_iter().for_each(clamp);
             }
         }
+        Ok(())
+    }
+
+    /// Applies the options to the attributes of the root directory.
+    ///
+    /// # Errors
+    /// As [`TreeOptions::apply`].
+    pub fn apply_to_root(&self, attr: &mut NodeAttr) -> Result<(), FsError> {
+        self.apply(attr)?;
+        if let Some(owner) = self.root_owner {
+            (attr.uid, attr.gid) = owner;
+        }
+        attr.perm = self.root_perm.unwrap_or(attr.perm);
         Ok(())
     }
 

@@ -59,17 +59,18 @@ impl Unpacker {
         mut xattrs: Vec<Xattr>,
     ) -> Result<(), AddError> {
         let mtime = attr.mtime;
-        self.options.apply(&mut attr)?;
         self.options.apply_to_xattrs(&mut xattrs)?;
         if path.is_empty() {
             if attr.kind != FileKind::Directory {
                 return Err(ArchiveFault::Path(String::new()).into());
             }
+            self.options.apply_to_root(&mut attr)?;
             self.root_known = true;
             self.implied.remove(&NodeId::ROOT);
             self.builder.set_attr(NodeId::ROOT, attr);
             return self.set_xattrs(NodeId::ROOT, xattrs);
         }
+        self.options.apply(&mut attr)?;
         let (parent, name) = self.parent(path, mtime)?;
         // A replaced entry may be on the way to the remembered directory.
         let stays =
@@ -152,7 +153,7 @@ impl Unpacker {
         if !self.root_known {
             self.root_known = true;
             let mut attr = missing_directory(mtime);
-            self.options.apply(&mut attr)?;
+            self.options.apply_to_root(&mut attr)?;
             self.builder.set_attr(NodeId::ROOT, attr);
         }
         let (dir, name) = split(path);
@@ -284,7 +285,7 @@ impl Unpacker {
     pub(crate) fn finish(mut self) -> Result<Unpacked, FsError> {
         if !self.root_known {
             let mut attr = missing_directory(Timestamp::default());
-            self.options.apply(&mut attr)?;
+            self.options.apply_to_root(&mut attr)?;
             self.builder.set_attr(NodeId::ROOT, attr);
         }
         let excludes = &self.options.excludes;

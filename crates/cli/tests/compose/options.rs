@@ -606,3 +606,85 @@ fn the_orphan_file_lies_before_the_data() {
     assert_eq!(own[own.len() - 1] - own[0], own.len() as u64 - 1, "{own:?}");
     assert!(own[0] < root[0] && root[0] < journal[0], "{} {} {}", own[0], root[0], journal[0]);
 }
+
+/// The root directory of any source has the owner and the mode that are asked for, and no other file.
+#[test]
+fn the_root_has_the_owner_that_is_asked_for() {
+    let scratch = Scratch::new("root-owner");
+    let [tree, archive, image, made] =
+        ["tree", "a.tar", "a.img", "made"].map(|name| scratch.join(name));
+    fs::create_dir_all(format!("{tree}/dir")).expect("mkdir");
+    fs::write(format!("{tree}/file"), "text").expect("write");
+    run("tar", &["-C", &tree, "--owner=7", "--group=8", "-cf", &archive, "."]);
+    let upper = scratch.join("upper");
+    fs::create_dir(&upper).expect("mkdir");
+    fs::write(format!("{upper}/above"), "text").expect("write");
+    text(&seekless(&["build", &tree, "-o", &image, "--owner", "7:8"]));
+    let asked = ["--root-owner", "12:70000", "--root-mode", "1750"];
+    for (sources, format) in [
+        (&[tree.as_str()][..], "ext4"),
+        (&[&archive], "ext4"),
+        (&[&image], "ufs2"),
+        (&[&archive, &upper], "ufs1"),
+        (&[&image, &upper], "ext2"),
+    ] {
+        let build = [&["build"][..], sources, &["-o", &made, "--force", "--format", format]];
+        let build = [&build.concat()[..], &["--owner", "7:8"]].concat();
+        text(&seekless(&build));
+        let before = manifest(&made, &["lost+found"]);
+        text(&seekless(&[&build[..], &asked].concat()));
+        let after = manifest(&made, &["lost+found"]);
+        let mut changed = before.lines().zip(after.lines()).filter(|(old, new)| old != new);
+        let (old, new) = changed.next().expect("the root");
+        assert!(old.starts_with(". ") || old.starts_with("/ "), "{sources:?}: {old}");
+        for word in ["uid=12", "gid=70000", "mode=1750"] {
+            assert!(new.contains(word) && !old.contains(word), "{sources:?}: {new}");
+        }
+        assert_eq!(changed.next(), None, "{sources:?}");
+        if format.starts_with("ext") && ready("debugfs") {
+            let root = run("debugfs", &["-R", "stat /", &made]);
+            assert!(root.contains("User:    12   Group: 70000"), "{root}");
+            assert!(root.contains("Mode:  01750"), "{root}");
+            run("e2fsck", &["-fn", &made]);
+        }
+    }
+    for mode in ["8", "10000", "-1", "rwx"] {
+        let build = ["build", &tree, "-o", &made, "--force", "--root-mode", mode];
+        let (code, why) = failure(&seekless(&build));
+        assert!(code == 2, "{mode}: {why}");
+    }
+}
+
+/// Without `lost+found` an image is in order, also when it is built on one that has it.
+#[test]
+fn lost_and_found_is_left_out() {
+    if !ready("e2fsck") {
+        return;
+    }
+    let scratch = Scratch::new("no-lost-found");
+    let [tree, image, with, again] =
+        ["tree", "a.img", "with.img", "again.img"].map(|name| scratch.join(name));
+    fs::create_dir(&tree).expect("mkdir");
+    let build = |made: &str, options: &[&str]| {
+        text(&seekless(&[&["build", &tree, "-o", made, "--force"], options].concat()));
+        run("e2fsck", &["-fn", made]);
+        run("debugfs", &["-R", "ls -p /", made]).contains("/lost+found/")
+    };
+    for files in [0, 3, 900] {
+        for file in 0..files {
+            fs::write(format!("{tree}/file-{file}"), "text").expect("write");
+        }
+        for format in ["ext2", "ext4"] {
+            let left_out = ["--format", format, "--no-lost-found"];
+            assert!(!build(&image, &left_out), "{format}");
+            assert_eq!(manifest(&image, &[]).lines().count(), manifest(&tree, &[]).lines().count());
+            assert!(build(&with, &["--format", format]), "{format}");
+            assert!(!build(&again, &[&left_out[..], &["--like", &with]].concat()), "{format}");
+            assert!(build(&again, &["--format", format, "--like", &image]), "{format}");
+        }
+    }
+    fs::create_dir(format!("{tree}/lost+found")).expect("mkdir");
+    assert!(build(&image, &["--no-lost-found"]), "that of the source");
+    let other = ["build", &tree, "-o", &image, "--force", "--format", "ufs2", "--no-lost-found"];
+    assert_eq!(failure(&seekless(&other)).0, 2);
+}

@@ -27,7 +27,7 @@ const LOST_AND_FOUND_BYTES: u64 = 16384;
 pub(crate) enum Object {
     /// A file of the tree; the object's number is the node's.
     Node(NodeId),
-    /// The directory for repairs that every ext volume has.
+    /// The directory for repairs.
     LostAndFound,
     /// The value of a large extended attribute.
     Value(usize),
@@ -66,7 +66,8 @@ pub(crate) struct TreeDemand<'a> {
     listing_start: Vec<u32>,
     blocks: Vec<LogicalBlocks>,
     sparse: Vec<Run>,
-    pub(crate) has_lost_and_found: bool,
+    /// `lost+found` is made, since the tree has none.
+    pub(crate) makes_lost_and_found: bool,
     /// The owner of the attribute block that up to 1024 nodes with the same set share, and the
     /// number of these.
     owners: HashMap<(usize, u32), (NodeId, u32)>,
@@ -84,6 +85,7 @@ impl<'a> TreeDemand<'a> {
         inode_size: u32,
         dir_format: DirFormat,
         checksum_seed: u32,
+        makes_lost_and_found: bool,
     ) -> Result<Self, FsError> {
         let tree = source.tree();
         let extra = if inode_size > 128 { 32 } else { 0 };
@@ -107,7 +109,8 @@ impl<'a> TreeDemand<'a> {
             listing_start: Vec::new(),
             blocks: Vec::new(),
             sparse: Vec::new(),
-            has_lost_and_found: tree.child(NodeId::ROOT, LOST_AND_FOUND).is_some(),
+            makes_lost_and_found: makes_lost_and_found
+                && tree.child(NodeId::ROOT, LOST_AND_FOUND).is_none(),
             owners: HashMap::new(),
             shares: HashMap::new(),
             inline_limit: if features.has_incompat(incompat::INLINE_DATA) { 60 } else { 0 },
@@ -361,7 +364,7 @@ impl<'a> TreeDemand<'a> {
 
     /// Whether the root needs an entry that is not in the tree.
     pub(crate) fn adds_lost_and_found(&self, dir: NodeId) -> bool {
-        dir == NodeId::ROOT && !self.has_lost_and_found
+        dir == NodeId::ROOT && self.makes_lost_and_found
     }
 
     /// The division of a directory's entries into blocks. The root's includes the `lost+found` that
@@ -509,14 +512,14 @@ impl Demand for TreeDemand<'_> {
     }
 
     fn is_pinned(&self, object: ObjectId) -> bool {
-        self.has_lost_and_found && self.object(object) == Object::LostAndFound
+        !self.makes_lost_and_found && self.object(object) == Object::LostAndFound
     }
 
     fn walk_order(&self) -> Vec<ObjectId> {
         let mut order = Vec::with_capacity(self.objects());
         let visit = |id: NodeId| order.push(ObjectId::new(id.index() as u32));
         walk(self.tree, &|dir| self.listing(dir), visit);
-        if !self.has_lost_and_found {
+        if self.makes_lost_and_found {
             order.push(self.lost_and_found_object());
         }
         let values = self.tree.nodes().len() + 1;

@@ -187,6 +187,7 @@ impl<'a> Builder<'a> {
             options.inode_size,
             dir_format,
             identity.checksum_seed,
+            options.makes_lost_and_found,
         )?;
         demand.check_folded_names(options.has_strict_encoding)?;
         let (blocks, inodes) = demand.totals();
@@ -214,7 +215,7 @@ impl NewVolume for Builder<'_> {
         let orphans = geometry.orphan_blocks > 0;
         let first = special::FIRST_ORDINARY + 1 + u32::from(orphans);
         let mut inodes = Vec::new();
-        if self.demand.has_lost_and_found {
+        if !self.demand.makes_lost_and_found {
             inodes.push((Ino::new(special::FIRST_ORDINARY), 1));
         }
         inodes.push((Ino::new(first), (geometry.inodes() - u64::from(first) + 1) as u32));
@@ -246,7 +247,7 @@ impl NewVolume for Builder<'_> {
     }
 
     fn added_paths(&self) -> Vec<(Cow<'_, [u8]>, ObjectId)> {
-        if self.demand.has_lost_and_found {
+        if !self.demand.makes_lost_and_found {
             return Vec::new();
         }
         vec![(Cow::Borrowed(demand::LOST_AND_FOUND), self.demand.lost_and_found_object())]

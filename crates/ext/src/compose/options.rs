@@ -60,6 +60,8 @@ pub struct Options {
     pub orphan_file_size: Option<ByteLen>,
     /// Marks the volume as one for tests of file systems.
     pub is_test_filesystem: bool,
+    /// Whether a `lost+found` is made where the source has none. A repair that needs one makes it.
+    pub makes_lost_and_found: bool,
     /// With the `casefold` feature: whether names in directories that ignore case must be UTF-8.
     pub has_strict_encoding: bool,
 }
@@ -113,6 +115,7 @@ impl Default for Options {
             packs_metadata: false,
             orphan_file_size: None,
             is_test_filesystem: false,
+            makes_lost_and_found: true,
             has_strict_encoding: false,
         }
     }

@@ -32,7 +32,7 @@ pub(super) fn walk(
     let mut stat = rustix::fs::fstat(root).map_err(io)?;
     as_shown(options, &proc_path(root, b"."), &mut stat).map_err(io)?;
     let mut attr = node_attr(&stat, FileKind::Directory);
-    options.apply(&mut attr)?;
+    options.apply_to_root(&mut attr)?;
     let mut xattrs = Vec::new();
     read_xattrs(options, &proc_path(root, b"."), &mut xattrs).map_err(io)?;
     options.apply_to_xattrs(&mut xattrs)?;

@@ -34,6 +34,9 @@ pub(super) struct ExtArgs {
     /// Options of the journal, as for mke2fs: size=SIZE, in MiB without a suffix
     #[arg(short = 'J', value_name = "size=SIZE", conflicts_with = "journal_size")]
     journal: Option<String>,
+    /// Make no lost+found if the source has none; e2fsck makes it when it needs one
+    #[arg(long)]
+    no_lost_found: bool,
     /// Extended options, as for mke2fs: stride=BLOCKS, stripe_width=BLOCKS, hash_seed=UUID,
     /// root_owner[=UID:GID], resize=BLOCKS, no_copy_xattrs, offset=BYTES (the bytes around the file
     /// system stay, with --force, as they are in an existing file), packed_meta_blocks[=0|1],
@@ -120,6 +123,7 @@ impl ExtArgs {
             options.inode_size = small(size)?;
         }
         options.inodes = self.inodes;
+        options.makes_lost_and_found = !self.no_lost_found;
         options.journal_size = self.journal_size.or(options.journal_size);
         for (name, value) in self.journal.iter().flat_map(|list| words(list)) {
             match (name, value) {
