@@ -23,6 +23,8 @@ const ENTRY: usize = size_of::<XattrEntry>();
 const VALUE_MAX: u64 = 1 << 24;
 /// `e_name_index` of `system.*`: with the name `data`, inline data.
 const INDEX_SYSTEM: u8 = 7;
+/// `e_name_index` of the context of an encrypted inode, whose name is `c`.
+const INDEX_ENCRYPTION: u8 = 9;
 /// `e_name_index` of the two kinds of ACL.
 const INDEX_ACL_ACCESS: u8 = 2;
 const INDEX_ACL_DEFAULT: u8 = 3;
@@ -293,6 +295,20 @@ impl<'a> AttributeReader<'a> {
         let block = self.block(inode, number)?;
         let place = Location::of("attribute block").in_inode(inode.ino).in_block(number);
         entries(&block, size_of::<XattrHeader>(), place)?.into_iter().try_for_each(visit)
+    }
+
+    /// The context with which an inode is encrypted; `None` where it has none.
+    pub(crate) fn encryption_context(&self, inode: &Inode) -> Result<Option<Vec<u8>>, FsError> {
+        let mut context = None;
+        self.each_stored(inode, &mut |stored| {
+            if let (INDEX_ENCRYPTION, b"c", Value::Here(bytes)) =
+                (stored.name_index, stored.name, stored.value)
+            {
+                context.get_or_insert_with(|| bytes.to_vec());
+            }
+            Ok(())
+        })?;
+        Ok(context)
     }
 
     /// The inodes of an inode's large values.

@@ -1,5 +1,6 @@
 //! The state of a check, which its passes share, and its findings.
 
+use super::encryption::Policy;
 use super::fix::{Fix, Fixes, Spot, Stage};
 use crate::superblock::Super;
 use crate::volume::Volume;
@@ -81,6 +82,8 @@ pub(super) struct Checker {
     /// Groups whose bitmaps cannot be found.
     pub(super) lost_block_bitmaps: BTreeSet<GroupNo>,
     pub(super) lost_inode_bitmaps: BTreeSet<GroupNo>,
+    /// The policies of encrypted inodes.
+    pub(super) policies: HashMap<Ino, Policy>,
     /// The inode of a journal that is given up.
     pub(super) lost_journal: Option<Ino>,
     /// Blocks of attributes, which files may share.
@@ -131,6 +134,7 @@ impl Checker {
             lost_groups: BTreeSet::new(),
             lost_block_bitmaps: BTreeSet::new(),
             lost_inode_bitmaps: BTreeSet::new(),
+            policies: HashMap::new(),
             lost_journal: None,
             shared: HashMap::new(),
             values: HashMap::new(),

@@ -56,6 +56,8 @@ pub(super) enum Fix {
     Seal(Ino),
     /// Set `i_extra_isize` to the size that the volume wants.
     ExtraSize(Ino),
+    /// Clear the mark of an encrypted inode.
+    Decrypt(Ino),
     /// Clear flags and fields that it must not have.
     Fields(Ino),
     /// Drop its contents, which cannot be found in it.
@@ -123,6 +125,7 @@ impl Fix {
             | Self::Undelete(ino)
             | Self::Seal(ino)
             | Self::ExtraSize(ino)
+            | Self::Decrypt(ino)
             | Self::Fields(ino)
             | Self::Empty(ino)
             | Self::Length(ino, _)

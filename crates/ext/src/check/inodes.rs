@@ -155,6 +155,9 @@ impl InodePass<'_> {
         };
         self.sum(&inode)?;
         self.needed_features(&inode, kind)?;
+        if !is_special {
+            self.encryption(&inode)?;
+        }
         let is_reserved = is_special && self.checker.volume.sb.own_file(ino).is_none();
         let is_followed = is_reserved || self.fields(&inode, kind);
         let bad_map = !is_followed || self.blocks(&inode, kind)?;
@@ -637,19 +640,27 @@ impl InodePass<'_> {
     fn target(&mut self, inode: &Inode, map: &BlockMap) -> Result<(), FsError> {
         let bsize = self.checker.volume.block_len();
         let is_told = inode.len == 0 || inode.len >= wide(bsize);
-        if inode.has_flag(flags::INLINE_DATA | flags::ENCRYPT) || is_told {
+        if inode.has_flag(flags::INLINE_DATA) || is_told {
             return Ok(());
         }
+        // Of an encrypted target, the length stands before it.
+        let is_encrypted = inode.has_flag(flags::ENCRYPT);
+        let ends = |target: &[u8]| match target.first_chunk() {
+            Some(len) if is_encrypted => {
+                let end = usize::from(u16::from_le_bytes(*len)) + size_of::<u16>();
+                Some(end).filter(|end| *end < target.len())
+            }
+            _ => target.iter().position(|&byte| byte == 0),
+        };
         let len = if self.checker.volume.inodes().is_fast_symlink(inode) {
-            let target = &inode.core.i_block.0;
-            target.iter().position(|&byte| byte == 0)
+            ends(&inode.core.i_block.0)
         } else {
             let mut block = vec![0; bsize];
             let first = map.runs.first().filter(|run| run.lbn == Lbn::ZERO && !run.unwritten);
             if let Some(run) = first {
                 self.checker.volume.read_bytes(run.extent.start, 0, &mut block)?;
             }
-            block.iter().position(|&byte| byte == 0)
+            ends(&block)
         };
         if len.map(wide) != Some(inode.len) {
             let what = format!("a symlink of {} bytes whose target ends elsewhere", inode.len);

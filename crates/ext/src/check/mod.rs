@@ -19,6 +19,7 @@
 mod attributes;
 mod checker;
 mod directories;
+mod encryption;
 mod features;
 mod fields;
 mod fix;

@@ -185,6 +185,12 @@ seekless_fs::problems! {
         question: Some("Correct the fields, or clear the inode?"),
         repair: "they are cleared or set; a device, pipe or socket with a map is cleared",
     }
+    INODE_ENCRYPTION = {
+        code: "inode.encryption", phase: 1, preen: Preen::Stops,
+        text: "marked as encrypted without the attribute for it, or with an invalid one",
+        question: Some("Clear the mark, or the inode?"),
+        repair: "without the attribute the mark is cleared, with an invalid one the inode",
+    }
     INODE_LENGTH = {
         code: "inode.length", phase: 1,
         preen: Preen::Depends(
@@ -306,11 +312,19 @@ seekless_fs::problems! {
         question: Some("Correct the name?"),
         repair: "bytes that no path can have become dots; a second `.` or `..` is removed",
     }
+    ENTRY_ENCRYPTION = {
+        code: "entry.encryption", phase: 2, preen: Preen::Stops,
+        text: "a name in an encrypted directory that is too short, or of an inode that is not \
+               encrypted or has another policy than the directory",
+        question: Some("Remove the entry?"),
+        repair: "it is removed; its file gets a name in `/lost+found`",
+    }
     ENTRY_DUPLICATE = {
         code: "entry.duplicate", phase: 2, preen: Preen::Stops,
         text: "a duplicate name",
         question: Some("Rename the second entry?"),
-        repair: "the second gets `~` and a number; in an inline directory it is removed",
+        repair: "the second gets `~` and a number; in an inline or encrypted directory it is \
+                 removed",
     }
     ENTRY_UNALLOCATED = {
         code: "entry.unallocated", phase: 2,

@@ -428,3 +428,75 @@ fn what_is_lost_is_made_again() {
         assert!(said.contains("Size: 1048576"), "no journal: {said}");
     }
 }
+
+/// debugfs writes no encryption contexts: they are written as `user.c`, and get the index of
+/// contexts (9) for that of the name space of users.
+#[test]
+fn damage_of_encryption_is_named() {
+    if !there() {
+        return;
+    }
+    let options = ["-t", "ext4", "-I", "256", "-O", "^metadata_csum,^has_journal,encrypt"];
+    let base = Base::new("encrypt", &options);
+    const FILE: &str = "/secret/a-name-of-sixteen";
+    const INDEX: u64 = 128 + 32 + 4 + 1;
+    // The value of 28 bytes ends with the inode.
+    const VALUE: u64 = 256 - 28;
+    let context = base.dir.join("context");
+    fs::write(&context, [&[1, 1, 4, 0][..], &[7; 8], &[9; 16]].concat()).expect("write");
+    let context = context.display();
+    let commands = format!(
+        "mkdir /secret\ncd /secret\nwrite /dev/null {}\ncd /\nea_set -f {context} /secret user.c\n\
+         ea_set -f {context} {FILE} user.c\nsif /secret flags 0x80800\nsif {FILE} flags 0x80800\n\
+         link {FILE} /secret/b-name-of-sixteen\nsif {FILE} links_count 2\n",
+        FILE.trim_start_matches("/secret/")
+    );
+    let script = base.dir.join("script");
+    fs::write(&script, commands).expect("script");
+    run("debugfs", &["-w", "-f", script.to_str().expect("path"), base.text()]);
+    for path in ["/secret", FILE] {
+        let file = fs::File::options().write(true).open(&base.path).expect("open");
+        file.write_all_at(&[9], base.find(&Place::Inode(path)) + INDEX).expect("write");
+    }
+    assert_eq!(run("e2fsck", &["-fn", base.text()]).status.code(), Some(0));
+    let report = check(&base.path);
+    assert!(report.is_clean(), "{:#?}", report.findings);
+    judge(
+        &base,
+        &[
+            ("inode.encryption", Bytes(Place::Inode(FILE), INDEX, &[1])),
+            ("inode.encryption", Bytes(Place::Inode("/secret"), INDEX, &[1])),
+            ("inode.encryption", Bytes(Place::Inode(FILE), VALUE, &[0])),
+            ("entry.encryption", Bytes(Place::Inode(FILE), VALUE, &[3])),
+            ("entry.encryption", Bytes(Place::Inode(FILE), VALUE + 4, &[8])),
+            ("entry.encryption", Bytes(Place::File("/secret", 0), 24 + 6, &[5])),
+            ("entry.encryption", Debugfs("sif /secret/a-name-of-sixteen flags 0x80000")),
+            ("entry.duplicate", Bytes(Place::File("/secret", 0), 52 + 8, b"a")),
+        ],
+    );
+}
+
+/// Names of a directory that ignores case are text, and differ in more than case.
+#[test]
+fn damage_of_folded_names_is_named() {
+    if !there() {
+        return;
+    }
+    let features = "^metadata_csum,^has_journal,casefold";
+    let options = ["-t", "ext4", "-O", features, "-E", "encoding_flags=strict"];
+    let base = Base::new("casefold", &options);
+    let script = base.dir.join("script");
+    let commands = "mkdir /fold\nsif /fold flags 0x40080000\ncd /fold\nwrite /dev/null one\n\
+                    write /dev/null two\n";
+    fs::write(&script, commands).expect("script");
+    run("debugfs", &["-w", "-f", script.to_str().expect("path"), base.text()]);
+    assert_eq!(run("e2fsck", &["-fn", base.text()]).status.code(), Some(0));
+    judge(
+        &base,
+        &[
+            ("entry.name", Bytes(Place::File("/fold", 0), 24 + 8, &[0xFF])),
+            ("entry.duplicate", Bytes(Place::File("/fold", 0), 36 + 8, b"ONE")),
+            ("inode.links-high", Debugfs("sif /fold/one links_count 5")),
+        ],
+    );
+}

@@ -4,6 +4,7 @@ use super::Work;
 use super::inode::InodeMut;
 use super::map::contiguous;
 use super::superblock::{byte_of, time};
+use crate::casefold;
 use crate::check::names::{CheckedEntry, code_of, place, tolerant};
 use crate::dir::{Directory, kind_of};
 use crate::encode::dirblocks::{DirFormat, DirRecord, Packing};
@@ -38,7 +39,11 @@ impl Work<'_> {
         }
         let mut names = self.names_of(&inode)?;
         names.extend_from_slice(more);
-        let names = distinct(names);
+        let names = match Sort::of(&inode) {
+            // A name cannot be changed without its key.
+            Sort::Encrypted => first_of_each(names),
+            sort => distinct(names, sort),
+        };
         let mut changed = InodeMut::read(volume, self.disk, dir)?;
         if self.put_names(&mut changed, dir, self.parent_of(dir), &names)? {
             changed.write(volume, self.disk)?;
@@ -109,7 +114,7 @@ impl Work<'_> {
         names: &[NewName],
     ) -> Result<bool, FsError> {
         let sb = self.checker.sb();
-        let mut format = self.dir_format();
+        let mut format = self.dir_format(inode);
         let record = |it| {
             let NewName { ino, kind, name }: &NewName = it;
             DirRecord { name, ino: *ino, kind: *kind }
@@ -143,17 +148,19 @@ impl Work<'_> {
         Ok(true)
     }
 
-    fn dir_format(&self) -> DirFormat {
+    fn dir_format(&self, dir: &InodeMut) -> DirFormat {
         let sb = self.checker.sb();
         let version = sb.default_hash_version();
+        let folds = sb.has_incompat(incompat::CASEFOLD) && dir.has_flag(flags::CASEFOLD);
+        // The hash of these names needs a key.
+        let is_keyed = folds && dir.has_flag(flags::ENCRYPT);
         DirFormat {
             block_size: index(sb.block_size),
-            indexed: version.is_some() && sb.has_compat(compat::DIR_INDEX),
+            indexed: version.is_some() && sb.has_compat(compat::DIR_INDEX) && !is_keyed,
             checksums: sb.has_metadata_csum(),
             large: sb.has_incompat(incompat::LARGEDIR),
             typed: sb.has_incompat(incompat::FILETYPE),
-            // Volumes with `casefold` are not repaired.
-            folds: false,
+            folds: folds && !is_keyed,
             hash_version: version.unwrap_or_default(),
             hash_seed: sb.hash_seed(),
         }
@@ -187,8 +194,7 @@ impl Work<'_> {
                 let seen = self.checker.seen.get(&entry.ino).map(|seen| seen.kind);
                 let kind = kind_of(entry.file_type).or(seen).unwrap_or(FileKind::Regular);
                 // Bytes that no path can have are replaced, as in e2fsck.
-                let sane = |byte: &u8| if matches!(*byte, 0 | b'/') { b'.' } else { *byte };
-                let name = entry.name.iter().map(sane).collect();
+                let name = Sort::of(inode).sane(entry.name);
                 names.push(NewName { ino: entry.ino, kind, name });
             }
         }
@@ -224,6 +230,52 @@ impl Work<'_> {
         }
         Ok(None)
     }
+}
+
+/// The names that a directory can have.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sort {
+    Plain,
+    /// Text, of which the case does not count.
+    Folded,
+    /// Any bytes.
+    Encrypted,
+}
+
+impl Sort {
+    pub(super) fn of(dir: &Inode) -> Self {
+        match () {
+            () if dir.has_flag(flags::ENCRYPT) => Self::Encrypted,
+            () if dir.has_flag(flags::CASEFOLD) => Self::Folded,
+            () => Self::Plain,
+        }
+    }
+
+    /// A name without bytes that no path can have; of text, from the first byte on that is none.
+    fn sane(self, name: &[u8]) -> Vec<u8> {
+        let valid = match std::str::from_utf8(name) {
+            Err(error) if self == Self::Folded => error.valid_up_to(),
+            _ => name.len(),
+        };
+        let sane = |(at, &byte): (usize, &u8)| {
+            let is_kept = self == Self::Encrypted || (at < valid && !matches!(byte, 0 | b'/'));
+            if is_kept { byte } else { b'.' }
+        };
+        name.iter().enumerate().map(sane).collect()
+    }
+
+    /// A name as it is compared with others.
+    fn key(self, name: &[u8]) -> Vec<u8> {
+        let folded = if self == Self::Folded { casefold::fold(name) } else { None };
+        folded.map_or_else(|| name.to_vec(), String::into_bytes)
+    }
+}
+
+/// The first of each of several equal names.
+fn first_of_each(mut names: Vec<NewName>) -> Vec<NewName> {
+    let mut taken = HashSet::with_capacity(names.len());
+    names.retain(|it| taken.insert(it.name.clone()));
+    names
 }
 
 /// Puts a name into the first gap of a block that is large enough for it; whether
@@ -284,13 +336,13 @@ fn pack(format: &DirFormat, records: &[DirRecord<'_>]) -> Result<Packing, FsErro
 
 /// Makes names distinct: of equal names for the same inode the first stays, those of other inodes
 /// get a number behind.
-fn distinct(names: Vec<NewName>) -> Vec<NewName> {
+fn distinct(names: Vec<NewName>, sort: Sort) -> Vec<NewName> {
     let mut taken: HashMap<Vec<u8>, Ino> = HashMap::with_capacity(names.len());
-    let all: HashSet<Vec<u8>> = names.iter().map(|name| name.name.clone()).collect();
+    let all: HashSet<Vec<u8>> = names.iter().map(|name| sort.key(&name.name)).collect();
     let mut out = Vec::with_capacity(names.len());
     let mut next = 0u32;
     for mut name in names {
-        match taken.get(&name.name) {
+        match taken.get(&sort.key(&name.name)) {
             Some(&ino) if ino == name.ino => continue,
             Some(_) => {
                 let own = std::mem::take(&mut name.name);
@@ -299,14 +351,15 @@ fn distinct(names: Vec<NewName>) -> Vec<NewName> {
                     next += 1;
                     let room = (NAME_MAX - ending.len()).min(own.len());
                     let tried = [own.get(..room).unwrap_or_default(), &ending].concat();
-                    if !taken.contains_key(&tried) && !all.contains(&tried) {
+                    let key = sort.key(&tried);
+                    if !taken.contains_key(&key) && !all.contains(&key) {
                         name.name = tried;
                     }
                 }
             }
             None => {}
         }
-        taken.insert(name.name.clone(), name.ino);
+        taken.insert(sort.key(&name.name), name.ino);
         out.push(name);
     }
     debug_assert_eq!(taken.len(), out.len(), "each name is there once");

@@ -30,7 +30,10 @@ impl Work<'_> {
     pub(super) fn connect(&mut self, nameless: &[Ino]) -> Result<bool, FsError> {
         match self.checker.lost_found {
             None => self.make_lost(),
-            Some((spot, ino)) if !self.checker.is_directory(ino) => {
+            // Names in an encrypted one need its key.
+            Some((spot, ino))
+                if !self.checker.is_directory(ino) || self.checker.policies.contains_key(&ino) =>
+            {
                 self.edit(spot, Edit::Remove)?;
                 Ok(true)
             }

@@ -25,7 +25,7 @@ use super::fix::{Fix, Stage, TOGETHER};
 use super::{features, fields, problems};
 use crate::check::checker::Checker;
 use crate::check::examine;
-use crate::ondisk::{incompat, ro_compat};
+use crate::ondisk::{flags, incompat, ro_compat};
 use attributes::AttributeRepair;
 use inode::InodeMut;
 use journal::JournalRepair;
@@ -74,10 +74,9 @@ const WRITABLE: u32 = ro_compat::SPARSE_SUPER
     | ro_compat::PROJECT
     | ro_compat::ORPHAN_PRESENT;
 
-/// `s_feature_incompat` of volumes that are read, but not written: names whose hash needs a key or
-/// folding, attributes in inodes of their own, the mark of a mount.
-const NOT_WRITABLE: u32 =
-    incompat::ENCRYPT | incompat::CASEFOLD | incompat::EA_INODE | incompat::MMP;
+/// `s_feature_incompat` of volumes that are read, but not written: attributes in inodes of their
+/// own, the mark of a mount.
+const NOT_WRITABLE: u32 = incompat::EA_INODE | incompat::MMP;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
@@ -311,6 +310,10 @@ impl Work<'_> {
                 let wanted = self.checker.sb().raw.s_want_extra_isize.get();
                 self.change(ino, |it| it.set_extra_size(wanted))?;
             }
+            Fix::Decrypt(ino) => self.change(ino, |it| {
+                let bits = it.core().i_flags.get() & !flags::ENCRYPT;
+                it.core_mut().i_flags = bits.into();
+            })?,
             Fix::Fields(ino) => {
                 let sb = self.checker.sb();
                 self.change(ino, |it| {
