@@ -185,10 +185,13 @@ pub fn remove_mounted(mount: &Path, names: Option<&[Vec<u8>]>) -> Result<u64, Er
             return Err(Error::usage(format!("{shown} is not a snapshot")).about(mount.display()));
         }
         if doomed.iter().all(|other| other.ino != found.ino) {
-            let about = format!("{}: {}", mount.display(), String::from_utf8_lossy(name));
-            take_write_lease(&found.file).map_err(|error| Error::io(about, &error))?;
             doomed.push(found);
         }
+    }
+    // After all of them are open: two names may be of one file.
+    for found in &doomed {
+        let about = || format!("{}: {}", mount.display(), found.leaf.display());
+        take_write_lease(&found.file).map_err(|error| Error::io(about(), &error))?;
     }
     for found in &doomed {
         release_snapshot(&found.file)

@@ -57,5 +57,6 @@ fn other_formats_and_directories_are_refused() {
     assert_eq!(Snapshots::of(&ext).take("one").map_err(kind), Err(ErrorKind::Unsupported));
     assert_eq!(Grow::of(&ext).size(1 << 30).plan().map_err(kind), Err(ErrorKind::Unsupported));
     assert_eq!(Snapshots::of(&tree).list().map_err(kind), Err(ErrorKind::Usage));
-    assert_eq!(Snapshots::of(&tree).remove_all().map_err(kind), Err(ErrorKind::Unsupported));
+    assert_eq!(Snapshots::of(&tree).remove_all().map_err(kind), Err(ErrorKind::Usage));
+    assert_eq!(Check::of(&tree).background().map_err(kind), Err(ErrorKind::Usage));
 }
