@@ -31,8 +31,10 @@ pub(crate) fn superblock(device: &dyn BlockDevice) -> Option<(Super, BlockNo)> {
             let block = group * in_group + first;
             let at = ByteLen::new(block * size);
             let found = Super::read_copy(device, at).ok().filter(|sb| {
-                u64::from(sb.block_size) == size
-                    && u64::from(sb.raw.s_block_group_nr.get()) == group
+                let number = u64::from(sb.raw.s_block_group_nr.get());
+                // Copies of the first revision do not tell their group.
+                let is_untold = sb.raw.s_rev_level.get() == 0 && number == 0;
+                u64::from(sb.block_size) == size && (number == group || is_untold)
             });
             if let Some(sb) = found {
                 return Some((sb, BlockNo::new(block)));

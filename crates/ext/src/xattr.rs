@@ -4,7 +4,7 @@
 use crate::acl;
 use crate::checksum::crc32c;
 use crate::inode::Inode;
-use crate::ondisk::{XATTR_MAGIC, XattrEntry, XattrHeader, flags};
+use crate::ondisk::{INODE_CORE_SIZE, XATTR_MAGIC, XattrEntry, XattrHeader, flags};
 use crate::volume::Volume;
 use seekless_fs::field::{byte, index, invalid, le32, parse, range, slice, truncated, wide};
 use seekless_fs::{Corruption, FileKind, FsError, Location, Xattr};
@@ -123,6 +123,25 @@ fn in_inode(inode: &Inode) -> Result<Vec<StoredAttribute<'_>>, FsError> {
     }
     let place = Location::of(INNER).in_inode(inode.ino);
     entries(tail.get(4..).unwrap_or_default(), 0, place)
+}
+
+/// Clears the hash of the inline data in the bytes of an inode, which were changed: inside an inode
+/// there need not be one (e2fsck does the same).
+pub(crate) fn forget_data_hash(raw: &mut [u8]) {
+    let Some(extra) = raw.get(INODE_CORE_SIZE..).and_then(<[u8]>::first_chunk) else { return };
+    let start = INODE_CORE_SIZE + usize::from(u16::from_le_bytes(*extra));
+    if le32(raw, start) != Some(XATTR_MAGIC) {
+        return;
+    }
+    let list = raw.get(start + 4..).unwrap_or_default();
+    let Ok(stored) = entries(list, 0, Location::of(INNER)) else { return };
+    let Some(at) = stored.iter().find(|it| inner::is_data(it)).map(|it| it.entry.start) else {
+        return;
+    };
+    let hash = start + 4 + at + offset_of!(XattrEntry, e_hash);
+    if let Some(hash) = raw.get_mut(hash..).and_then(<[u8]>::first_chunk_mut) {
+        *hash = [0; 4];
+    }
 }
 
 /// Whether the attributes inside an inode can be read, and are whole.
@@ -422,5 +441,33 @@ impl<'a> AttributeReader<'a> {
             self.volume.verify(holder.core.i_atime.get(), computed, place)?;
         }
         Ok(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hash_of_changed_inline_data_goes_and_no_other() {
+        const TAIL: usize = INODE_CORE_SIZE + 28;
+        let mut raw = vec![0; 256];
+        raw[INODE_CORE_SIZE] = 28;
+        raw[TAIL..TAIL + 4].copy_from_slice(&XATTR_MAGIC.to_le_bytes());
+        let (mut at, mut hashes) = (TAIL + 4, Vec::new());
+        for (index, name) in [(1, b"user"), (INDEX_SYSTEM, b"data")] {
+            raw[at] = 4;
+            raw[at + 1] = index;
+            let hash = at + offset_of!(XattrEntry, e_hash);
+            raw[hash..hash + 4].copy_from_slice(&[1, 2, 3, 4]);
+            raw[at + ENTRY..at + ENTRY + 4].copy_from_slice(name);
+            hashes.push(hash);
+            at += ENTRY + 4;
+        }
+        let before = raw.clone();
+        forget_data_hash(&mut raw);
+        let mut wanted = before;
+        wanted[hashes[1]..hashes[1] + 4].fill(0);
+        assert!(raw == wanted, "{raw:?}");
     }
 }

@@ -2,6 +2,7 @@
 
 use super::encryption::Policy;
 use super::fix::{Fix, Fixes, Spot, Stage};
+use crate::part::Part;
 use crate::superblock::Super;
 use crate::volume::Volume;
 use seekless_device::BlockDevice;
@@ -45,6 +46,8 @@ pub(super) struct CheckedInode {
     pub(super) is_empty: bool,
     /// It needs no name: it belongs to the volume.
     pub(super) is_special: bool,
+    /// It may be without a name (`EXT2_IMAGIC_FL`).
+    pub(super) is_magic: bool,
     /// It holds an attribute value.
     pub(super) is_value: bool,
     /// Its map cannot be followed, and is not read.
@@ -98,6 +101,8 @@ pub(super) struct Checker {
     pub(super) conflicts_left: u64,
     /// Directories that could not be read to their end.
     pub(super) cut_short: BTreeSet<Ino>,
+    /// There is a directory with too many links without the feature for it.
+    pub(super) has_many_links: bool,
     /// There is a large file without the feature for it.
     pub(super) has_large: bool,
     /// Free clusters and inodes.
@@ -142,6 +147,7 @@ impl Checker {
             shares_left: wide(clusters) * MOST_SHARES,
             conflicts_left: wide(clusters) * MOST_CONFLICTS,
             cut_short: BTreeSet::new(),
+            has_many_links: false,
             has_large: false,
             free: (0, 0),
         })
@@ -253,6 +259,15 @@ impl Checker {
         slot.is_ok_and(|(group, _)| self.lost_groups.contains(&group))
     }
 
+    /// Whether a part of a group cannot be found.
+    pub(super) fn is_lost_part(&self, number: GroupNo, part: Part) -> bool {
+        match part {
+            Part::BlockBitmap => self.lost_block_bitmaps.contains(&number),
+            Part::InodeBitmap => self.lost_inode_bitmaps.contains(&number),
+            Part::Table => self.lost_groups.contains(&number),
+        }
+    }
+
     /// Whether an inode lies in a block on the list of bad blocks.
     pub(super) fn is_unusable(&self, ino: Ino) -> bool {
         self.unusable.binary_search(&ino).is_ok()
@@ -267,6 +282,11 @@ impl Checker {
             (true, true) => 0,
             (true, false) => all.saturating_sub(group.itable_unused()),
         }
+    }
+
+    /// Whether a group is the last one.
+    pub(super) fn is_last(&self, number: GroupNo) -> bool {
+        number.get() + 1 == self.sb().groups
     }
 
     pub(super) fn has_uninit(&self) -> bool {

@@ -11,6 +11,7 @@ use crate::ondisk::{InodeCore, compat, flags, incompat, ro_compat};
 use crate::superblock::Super;
 use crate::xattr::inline_value;
 use seekless_fs::FileKind;
+use seekless_fs::field::le32;
 
 /// Bytes of `i_block` that device numbers may take.
 const DEVICE_NUMBERS: usize = 16;
@@ -37,7 +38,7 @@ pub(super) fn wrong_flags(sb: &Super, kind: FileKind, bits: u32) -> u32 {
     if !sb.has_compat(compat::DIR_INDEX) || !is_dir || is_inline {
         wrong |= flags::INDEX;
     }
-    if !sb.has_incompat(incompat::EXTENTS) {
+    if !sb.has_incompat(incompat::EXTENTS) || !has_contents {
         wrong |= flags::EXTENTS;
     }
     if !matches!(kind, FileKind::Regular | FileKind::Directory) {
@@ -46,16 +47,24 @@ pub(super) fn wrong_flags(sb: &Super, kind: FileKind, bits: u32) -> u32 {
     bits & wrong
 }
 
-/// The flag that is wrong of the two for the format of `i_block`: where both are set (e2fsck,
+/// Whether `i_block` can be a map of block numbers of the volume, and contains one.
+fn is_block_map(sb: &Super, core: &InodeCore) -> bool {
+    let numbers = || core.i_block.0.chunks_exact(4).filter_map(|number| le32(number, 0));
+    let is_number = |number: u32| number == 0 || u64::from(number) < sb.blocks;
+    core.i_blocks_lo.get() != 0 && numbers().all(is_number) && numbers().any(|it| it != 0)
+}
+
+/// The flags that are wrong of the two for the format of `i_block`: where both are set (e2fsck,
 /// `fix_inline_data_extents_file`), or where it contains the target of a symlink
 /// (`PR_1_FAST_SYMLINK_EXTENT_FL`).
-fn wrong_of_map(kind: FileKind, core: &InodeCore) -> u32 {
+fn wrong_of_map(sb: &Super, kind: FileKind, core: &InodeCore) -> u32 {
     let both = flags::EXTENTS | flags::INLINE_DATA;
     let set = core.i_flags.get() & both;
     let is_tree = extent::is_root(&core.i_block.0);
     let is_target = kind == FileKind::Symlink && has_target_inside(core);
     match set {
         _ if set == both && is_tree => flags::INLINE_DATA,
+        _ if set == both && is_block_map(sb, core) => both,
         _ if set == both || (set == flags::EXTENTS && is_target) => flags::EXTENTS,
         _ => 0,
     }
@@ -75,7 +84,7 @@ pub(super) fn lacks_extents(sb: &Super, kind: FileKind, core: &InodeCore) -> boo
 pub(super) fn mend(sb: &Super, kind: FileKind, core: &mut InodeCore) {
     let bits = core.i_flags.get();
     let more = if lacks_extents(sb, kind, core) { flags::EXTENTS } else { 0 };
-    let wrong = wrong_flags(sb, kind, bits) | wrong_of_map(kind, core);
+    let wrong = wrong_flags(sb, kind, bits) | wrong_of_map(sb, kind, core);
     core.i_flags = ((bits & !wrong) | more).into();
     core.i_obso_faddr = 0.into();
     if !sb.has_ro_compat(ro_compat::HUGE_FILE) {
@@ -95,20 +104,20 @@ impl InodePass<'_> {
         // Kernels leave more bytes than the device's number, but not under this flag.
         let numbers = core.i_block.0.get(DEVICE_NUMBERS..).unwrap_or_default();
         let is_full = bits & flags::IMMUTABLE != 0 && numbers.iter().any(|&byte| byte != 0);
-        if !has_map && (is_full || bits & (flags::EXTENTS | flags::INDEX) != 0) {
+        if !has_map && (is_full || bits & flags::INDEX != 0) {
             let what = format!("a device, pipe or socket with flags {bits:#x}");
             self.checker.unexpected(problems::INODE_FLAGS, what, place(ino));
             self.checker.fix(Stage::Inodes, Fix::Clear(ino));
             return false;
         }
         let sb = self.checker.sb();
-        let wrong = wrong_flags(sb, kind, bits) | wrong_of_map(kind, core);
+        let wrong = wrong_flags(sb, kind, bits) | wrong_of_map(sb, kind, core);
         let lacking = lacks_extents(sb, kind, core);
-        let high = !sb.has_ro_compat(ro_compat::HUGE_FILE) && core.i_blocks_high.get() != 0;
+        let blocks_high = !sb.has_ro_compat(ro_compat::HUGE_FILE) && core.i_blocks_high.get() != 0;
         let acl_high = !sb.has_incompat(incompat::BIT64) && core.i_file_acl_high.get() != 0;
-        let high = high || acl_high;
+        let high = blocks_high || acl_high;
         let address = core.i_obso_faddr.get() != 0;
-        let foreign = wrong & flags::EXTENTS != 0 && extent::is_root(&core.i_block.0);
+        let foreign = has_map && wrong & flags::EXTENTS != 0 && extent::is_root(&core.i_block.0);
         if wrong != 0 {
             let what = format!("flags {wrong:#x}, which it may not have");
             self.checker.graded(wrong == flags::INDEX, problems::INODE_FLAGS, what, place(ino));
@@ -119,7 +128,8 @@ impl InodePass<'_> {
         }
         if high || address {
             let what = "i_faddr, i_blocks_hi or i_file_acl_hi is not zero".to_string();
-            self.checker.unexpected(problems::INODE_FLAGS, what, place(ino));
+            let is_expected = acl_high && !address && !blocks_high;
+            self.checker.graded(is_expected, problems::INODE_FLAGS, what, place(ino));
         }
         // Inline data begin in an attribute, which may be empty.
         let is_inline = bits & flags::INLINE_DATA != 0 && wrong & flags::INLINE_DATA == 0;

@@ -19,6 +19,10 @@ pub(super) enum Fix {
     Superblock,
     /// Set the feature for large files.
     LargeFile,
+    /// Write the block of multiple mount protection.
+    Mmp,
+    /// Set the feature for directories with many subdirectories.
+    ManyLinks,
     /// Write the journal's blocks home, and empty it.
     Replay,
     /// Empty the journal without replaying it.

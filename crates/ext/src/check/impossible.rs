@@ -1,6 +1,7 @@
 //! Fields of the superblock whose values cannot be, whatever the volume holds.
 
 use super::checker::Checker;
+use crate::features::Features;
 use crate::journal;
 use crate::ondisk::{CHECKSUM_CRC32C, INODE_CORE_SIZE, compat, incompat, ro_compat, special};
 use seekless_fs::FileKind;
@@ -30,6 +31,9 @@ impl Checker {
         let (uuid_head, _) = raw.s_journal_uuid.split_first_chunk().unwrap_or((&[0; 8], &[]));
         let wanted_journal = u64::from(if has_journal { special::JOURNAL } else { 0 });
         let desc_size = u64::from(raw.s_desc_size.get());
+        let first_meta = u64::from(raw.s_first_meta_bg.get());
+        let has_meta = sb.has_incompat(incompat::META_BG);
+        let has_features = Features::of(raw) != Features::NONE;
         let revision = u64::from(raw.s_rev_level.get());
         let flex = u64::from(raw.s_log_groups_per_flex);
         let quota = |number: U32| u64::from(number.get());
@@ -39,7 +43,7 @@ impl Checker {
         let rules = [
             ("s_first_ino", first.into(), revision > 0 && self.is_no_first(first)),
             ("s_checksum_type", sum.into(), sb.has_metadata_csum() && sum != CHECKSUM_CRC32C),
-            ("s_rev_level", revision, revision > 1),
+            ("s_rev_level", revision, revision > 1 || (revision == 0 && has_features)),
             ("s_r_blocks_count", reserved, reserved > sb.blocks / 2),
             (
                 "s_clusters_per_group",
@@ -47,6 +51,11 @@ impl Checker {
                 !bigalloc && clusters != u64::from(sb.blocks_per_group),
             ),
             ("s_log_groups_per_flex", flex, flex > MAX_LOG_GROUPS_PER_FLEX),
+            (
+                "s_first_meta_bg",
+                first_meta,
+                has_meta && first_meta > u64::from(sb.descriptor_blocks()),
+            ),
             ("s_desc_size", desc_size, desc_size != 0 && !desc_size.is_power_of_two()),
             (
                 "s_journal_inum",

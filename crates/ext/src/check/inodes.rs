@@ -174,6 +174,8 @@ impl InodePass<'_> {
                 && !inode.has_flag(flags::INLINE_DATA)
                 && matches!(kind, FileKind::Regular | FileKind::Directory),
             is_special: is_special && ino.get() != special::ROOT,
+            is_magic: self.checker.sb().has_compat(compat::IMAGIC_INODES)
+                && inode.has_flag(flags::IMAGIC),
             is_value: self.checker.volume.inodes().is_value(&inode),
             bad_map,
         };
@@ -557,8 +559,13 @@ impl InodePass<'_> {
                     || !inode.len.is_multiple_of(bsize)
                     || end < inode.len
                     || end > most;
-                // Without blocks there is not even a `.`.
-                let fix = if end == 0 { Fix::Clear(ino) } else { Fix::Length(ino, end) };
+                // Without blocks there is not even a `.`; with blocks of a map, its names were
+                // lost (e2fsck, `PR_1_ZERO_LENGTH_DIR` and `PR_2_DIRECTORY_HOLE`).
+                let fix = match end {
+                    0 if map.index.is_empty() => Fix::Clear(ino),
+                    0 => Fix::Rebuild(ino),
+                    end => Fix::Length(ino, end),
+                };
                 (wrong, fix)
             }
             FileKind::Regular => {
@@ -595,7 +602,8 @@ impl InodePass<'_> {
                 && last.is_some_and(|leaf| leaf.first.get() < inode.len.div_ceil(bsize));
             let is_expected = kind != FileKind::Symlink && !is_cut;
             self.checker.graded(is_expected, problems::INODE_LENGTH, what, place(ino));
-            self.checker.fix(Stage::Inodes, fix);
+            let stage = if fix == Fix::Rebuild(ino) { Stage::Names } else { Stage::Inodes };
+            self.checker.fix(stage, fix);
         }
     }
 

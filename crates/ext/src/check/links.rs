@@ -57,7 +57,7 @@ impl LinkPass<'_> {
             return;
         }
         if seen.names == 0 {
-            if self.checker.orphans.contains(&ino) {
+            if self.checker.orphans.contains(&ino) || seen.is_magic {
                 return;
             }
             if self.checker.may_have_more_names() {
@@ -76,7 +76,16 @@ impl LinkPass<'_> {
             }
             return;
         }
-        let many = self.checker.sb().has_ro_compat(ro_compat::DIR_NLINK) && seen.names >= LINK_MAX;
+        let has_nlink = self.checker.sb().has_ro_compat(ro_compat::DIR_NLINK);
+        let is_over = is_dir && seen.names > LINK_MAX;
+        if is_over && !has_nlink && !self.checker.has_many_links {
+            self.checker.has_many_links = true;
+            let what =
+                format!("{} links of a directory, without the dir_nlink feature", seen.names);
+            self.checker.found(problems::SUPERBLOCK_FEATURES, what, place);
+            self.checker.fix(Stage::Links, Fix::ManyLinks);
+        }
+        let many = (has_nlink && seen.names >= LINK_MAX) || is_over;
         if seen.links == seen.names || (is_dir && many && seen.links == 1) {
             return;
         }

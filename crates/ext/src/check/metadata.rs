@@ -185,7 +185,9 @@ impl MetadataPass<'_> {
         }
         let impossible = self.checker.impossible_fields();
         for (field, value) in &impossible {
-            let is_expected = *field == "s_journal_inum";
+            // The first revision has no features; they are kept.
+            let is_expected =
+                *field == "s_journal_inum" || (*field == "s_rev_level" && *value == 0);
             let what = format!("{field} is {value}");
             self.checker.graded(is_expected, problems::SUPERBLOCK_FIELDS, what, place);
         }
@@ -198,7 +200,7 @@ impl MetadataPass<'_> {
     /// Claims the blocks of the volume's own metadata.
     pub(super) fn metadata(&mut self) -> Result<(), FsError> {
         let mut taken = MetadataRanges::default();
-        self.fixed_places(&mut taken);
+        self.fixed_places(&mut taken)?;
         let mut doubtful = Vec::new();
         for number in (0..self.checker.sb().groups).map(GroupNo::new) {
             match self.look_at(number)? {
@@ -243,7 +245,7 @@ impl MetadataPass<'_> {
 
     /// Superblocks, descriptors and their copies, room for more of them, the
     /// boot block and the block of multiple mount protection.
-    fn fixed_places(&mut self, taken: &mut MetadataRanges) {
+    fn fixed_places(&mut self, taken: &mut MetadataRanges) -> Result<(), FsError> {
         for number in (0..self.checker.sb().groups).map(GroupNo::new) {
             for run in self.checker.volume.descriptors().copies(number) {
                 taken.take(run);
@@ -261,11 +263,13 @@ impl MetadataPass<'_> {
             let place = Location::of("multiple mount protection");
             if self.checker.volume.check_extent(mmp, place).is_ok() && taken.take(mmp) {
                 self.claim_fixed(mmp);
+                self.checker.mmp_block()?;
             } else {
                 let what = format!("its block, {}, is not where it should be", mmp.start);
-                self.checker.found(problems::SUPERBLOCK_MMP, what, place);
+                self.checker.unexpected(problems::SUPERBLOCK_MMP, what, place);
             }
         }
+        Ok(())
     }
 
     /// Whether there is reason to doubt a descriptor.
@@ -283,7 +287,14 @@ impl MetadataPass<'_> {
         let primary = self.checker.volume.descriptors().read(number)?;
         if self.checker.volume.descriptors().has_needless_marks(&primary) {
             let what = "marked as never written, without checksums of descriptors".to_string();
-            self.checker.unexpected(problems::GROUP_HEAD, what, place);
+            self.checker.expected(problems::GROUP_HEAD, what, place);
+            self.checker.fix(Stage::Heads, Fix::Head(number));
+        }
+        // The padding behind the end of the volume is in its last bitmap (e2fsck,
+        // `PR_0_BB_UNINIT_LAST`).
+        if self.checker.is_last(number) && primary.block_uninit() && !bad_sum {
+            let what = "the last block bitmap is marked as never written".to_string();
+            self.checker.expected(problems::GROUP_HEAD, what, place);
             self.checker.fix(Stage::Heads, Fix::Head(number));
         }
         let fits = Part::ALL.iter().all(|&part| self.fits(part, &primary));

@@ -17,6 +17,7 @@
 //! question.
 
 mod attributes;
+mod bad_blocks;
 mod checker;
 mod directories;
 mod encryption;
@@ -30,6 +31,7 @@ mod inodes;
 mod journal;
 mod links;
 mod metadata;
+mod mmp;
 mod names;
 mod orphans;
 mod paths;

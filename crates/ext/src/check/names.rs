@@ -9,6 +9,7 @@ use crate::htree;
 use crate::inline;
 use crate::inode::Inode;
 use crate::ondisk::{DirEntryHead, ENCODING_STRICT, InodeCore, flags, incompat, special};
+use crate::reserved::OwnFile;
 use seekless_fs::field;
 use seekless_fs::{Corruption, FileKind, FsError, Location};
 use seekless_units::{Ino, Lbn};
@@ -28,6 +29,18 @@ struct UsedEntry {
     name: Vec<u8>,
     /// Where it begins, see [`Spot`].
     at: u64,
+}
+
+/// A damaged entry.
+struct BadEntry {
+    /// Where it begins, see [`Spot`].
+    at: u64,
+    /// Bytes to the next one.
+    len: u16,
+    /// Its name can be read.
+    is_legible: bool,
+    /// Where the one before it begins, in the same block or piece.
+    before: Option<u64>,
 }
 
 /// An entry of a directory, in use or not, and its error.
@@ -81,10 +94,12 @@ fn resume(block: &[u8], at: usize, inodes: u32) -> usize {
     let head: Option<DirEntryHead> = field::parse(block, at);
     let len = head.map_or(0, |head| record_len(head.rec_len.get(), block.len()));
     let told = at + len;
-    if len >= SHORTEST && len & 3 == 0 && told <= block.len() && chains(block, told, inodes) {
+    // An unused entry may have been cut to its head.
+    let least = size_of::<DirEntryHead>();
+    if len >= least && len & 3 == 0 && told <= block.len() && chains(block, told, inodes) {
         return told;
     }
-    let places = (at + SHORTEST..block.len()).step_by(4);
+    let places = (at + least..block.len()).step_by(4);
     places.into_iter().find(|&next| chains(block, next, inodes)).unwrap_or(block.len())
 }
 
@@ -226,9 +241,18 @@ impl NamePass<'_> {
         }
         for range in ranges.unwrap_or_default() {
             let piece = inode.raw().get(range.clone()).unwrap_or_default();
-            for (at, len, is_legible) in self.names_in(dir, range.start, piece, &mut names) {
-                let spot = Spot { dir, at };
-                let fix = if is_legible { Fix::Span(spot, len) } else { Fix::Blank(spot, len) };
+            for bad in self.names_in(dir, range.start, piece, &mut names) {
+                let spot = Spot { dir, at: bad.at };
+                let fix = match bad.before {
+                    _ if bad.is_legible => Fix::Span(spot, bad.len),
+                    // Too few bytes for an entry belong to the one before.
+                    Some(before) if usize::from(bad.len) < size_of::<DirEntryHead>() => {
+                        let len = bad.at - before + u64::from(bad.len);
+                        let len = u16::try_from(len).unwrap_or(u16::MAX);
+                        Fix::Span(Spot { dir, at: before }, len)
+                    }
+                    _ => Fix::Blank(spot, bad.len),
+                };
                 self.checker.fix(Stage::Names, fix);
             }
         }
@@ -285,16 +309,15 @@ impl NamePass<'_> {
     }
 
     /// Reads the entries of a block or piece, which begins at byte `start`. Returns those that
-    /// are damaged: where each begins, the bytes to the next one, and whether its name can be
-    /// read.
+    /// are damaged.
     fn names_in(
         &mut self,
         dir: Ino,
         start: usize,
         block: &[u8],
         names: &mut Vec<UsedEntry>,
-    ) -> Vec<(u64, u16, bool)> {
-        let (mut at, mut bad) = (0, Vec::new());
+    ) -> Vec<BadEntry> {
+        let (mut at, mut bad, mut before) = (0, Vec::new(), None);
         loop {
             let begin = at;
             let from = field::wide(start + at);
@@ -307,8 +330,10 @@ impl NamePass<'_> {
                 self.checker.found(problems::DIRECTORY_CORRUPT, what, here);
                 self.checker.cut_short.insert(dir);
                 let len = u16::try_from(at - begin).unwrap_or(u16::MAX);
-                bad.push((from, len, found.entry.is_some()));
+                let is_legible = found.entry.is_some();
+                bad.push(BadEntry { at: from, len, is_legible, before });
             }
+            before = Some(from);
             let Some(entry) = found.entry else { continue };
             if entry.ino != Ino::ZERO {
                 let (ino, kind) = (entry.ino, entry.file_type);
@@ -359,6 +384,10 @@ impl NamePass<'_> {
             self.rebuild(inode, Some(Fix::Respell(spot)));
         }
         let special = self.checker.seen.get(&entry.ino).is_none_or(|seen| seen.is_special);
+        if special && self.is_named_journal(entry.ino) {
+            self.kind(spot, entry, FileKind::Regular);
+            return Ok(());
+        }
         if special {
             return self.unallocated(spot, entry);
         }
@@ -422,6 +451,13 @@ impl NamePass<'_> {
         self.checker.graded(expected, problems::ENTRY_UNALLOCATED, what, place(spot.dir));
         self.checker.fix(Stage::Names, Fix::Remove(spot));
         Ok(())
+    }
+
+    /// Whether an inode is that of a journal that is a file like others, as `tune2fs -j` makes it on
+    /// a mounted volume.
+    fn is_named_journal(&self, ino: Ino) -> bool {
+        let sb = &self.checker.volume.sb;
+        sb.own_file(ino) == Some(OwnFile::Journal) && !sb.is_reserved(ino)
     }
 
     /// Whether the names of a directory are text of which the case does not count. e2fsck goes by

@@ -30,10 +30,13 @@ seekless_fs::problems! {
         repair: "it is marked clean, last of all",
     }
     SUPERBLOCK_MMP = {
-        code: "superblock.mmp", phase: 0, preen: Preen::Stops,
-        text: "the block of multiple mount protection is outside the volume, or in other metadata",
-        question: None,
-        repair: "(refused, like all of a volume with `mmp`)",
+        code: "superblock.mmp", phase: 0,
+        preen: Preen::Depends("unless it lies in the wrong place"),
+        text: "the block of multiple mount protection is outside the volume, in other metadata, or \
+               invalid",
+        question: Some("Write the block?"),
+        repair: "it is written, as of a volume that is not in use; one in the wrong place is left, \
+                 and a volume that is in use by its block is refused",
     }
     SUPERBLOCK_RESERVED = {
         code: "superblock.reserved", phase: 0, preen: Preen::Stops,
@@ -42,9 +45,10 @@ seekless_fs::problems! {
         repair: "their number becomes zero",
     }
     SUPERBLOCK_FIELDS = {
-        code: "superblock.fields", phase: 0, preen: Preen::Depends("for the journal's inode"),
+        code: "superblock.fields", phase: 0,
+        preen: Preen::Depends("for the journal's inode, and for the first revision with features"),
         text: "values that no other field depends on, but for which e2fsck rejects the \
-               superblock: revision, reserved blocks, clusters per group, flex_bg size, \
+               superblock: revision, first_meta_bg, reserved blocks, clusters per group, flex_bg size, \
                descriptor size, journal inode",
         question: Some("Set the fields?"),
         repair: "they are set",
@@ -52,7 +56,7 @@ seekless_fs::problems! {
     SUPERBLOCK_FEATURES = {
         code: "superblock.features", phase: 0, preen: Preen::Stops,
         text: "a feature is set or missing, contrary to the group descriptors and a copy of the \
-               superblock, to an inode, or to other features",
+               superblock, to an inode or its links, or to other features",
         question: Some("Set or clear the feature?"),
         repair: "the feature is set or cleared; no file changes",
     }
@@ -179,11 +183,12 @@ seekless_fs::problems! {
         repair: "it is computed",
     }
     INODE_FLAGS = {
-        code: "inode.flags", phase: 1, preen: Preen::Depends("for the flag of an index"),
+        code: "inode.flags", phase: 1,
+        preen: Preen::Depends("for the flag of an index, and for `i_file_acl_hi` alone"),
         text: "flags and fields that the kind of file or the features rule out; an extent tree \
                without its flag",
         question: Some("Correct the fields, or clear the inode?"),
-        repair: "they are cleared or set; a device, pipe or socket with a map is cleared",
+        repair: "they are cleared or set; a device, pipe or socket with an index is cleared",
     }
     INODE_ENCRYPTION = {
         code: "inode.encryption", phase: 1, preen: Preen::Stops,

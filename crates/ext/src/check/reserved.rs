@@ -108,9 +108,7 @@ impl InodePass<'_> {
             if !self.claim_map(inode)? {
                 self.checker.fix(Stage::Inodes, Fix::Map(inode.ino));
             }
-            // A list that cannot be read was reported just now.
-            self.checker.unusable =
-                self.checker.volume.inodes().in_bad_blocks().unwrap_or_default();
+            self.bad_blocks(inode)?;
             return Ok(false);
         }
         Ok(inode.core.i_mode.get() != 0)

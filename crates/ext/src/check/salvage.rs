@@ -8,9 +8,7 @@ use super::sequence::{Candidate, Sequence, USABLE_BLOCKS};
 use crate::dir::entry_at;
 use crate::encode::mapping::Piece;
 use crate::inode::Inode;
-use crate::ondisk::{
-    EXTENT_MAGIC, EXTENT_MAX_DEPTH, EXTENT_MAX_LEN, ExtentHeader, ExtentIndex, ExtentLeaf, flags,
-};
+use crate::ondisk::{EXTENT_MAGIC, EXTENT_MAX_LEN, ExtentHeader, ExtentIndex, ExtentLeaf, flags};
 use crate::volume::Volume;
 use seekless_fs::field::{le32, parse, slice, wide};
 use seekless_fs::plan::Placed;
@@ -25,6 +23,9 @@ const ENTRY: usize = 12;
 /// ones.
 const POINTER: usize = 4;
 const DIRECT: usize = 12;
+/// The deepest extent tree that is followed. A kernel follows fewer levels, but libext2fs reads a
+/// sound tree of any depth.
+const DEEPEST: u16 = 16;
 /// Wrong numbers at which e2fsck gives a file up.
 const MOST_WRONG: usize = 12;
 
@@ -71,7 +72,7 @@ pub(super) fn salvage(volume: &Volume, inode: &Inode) -> Result<Salvaged, FsErro
     let root = inode.core.i_block.0;
     if inode.has_flag(flags::EXTENTS) {
         let depth = walk.depth(&root)?;
-        if depth <= EXTENT_MAX_DEPTH {
+        if depth <= DEEPEST {
             walk.extents(&root, root.len(), depth, &(0..USABLE_BLOCKS))?;
         }
         walk.order();
@@ -142,7 +143,7 @@ impl SalvageWalk<'_> {
             }
             found = found.or(Some(above));
         }
-        Ok(found.filter(|above| *above <= EXTENT_MAX_DEPTH).unwrap_or(depth))
+        Ok(found.filter(|above| *above <= DEEPEST).unwrap_or(depth))
     }
 
     /// The block that an entry of an index leads to.

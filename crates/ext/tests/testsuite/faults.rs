@@ -332,6 +332,20 @@ fn damage_without_checksums_is_named() {
             ("attributes.count", Bytes(Place::Attributes("/a/other"), 4, &[9])),
             ("inode.attributes", Bytes(Place::Attributes("/a/other"), 0, &[0, 0, 0, 0])),
             ("inode.block-range", Debugfs("sif /a/other file_acl 99999999")),
+            // Flags of a descriptor, without checksums of descriptors.
+            ("group.head", Bytes(Place::Volume, 2048 + 18, &[2])),
+            ("inode.flags", Debugfs("sif /a/file file_acl_hi 2")),
+            // A bad block in the descriptors, one that is a bitmap, and one of its own inode.
+            ("inode.reserved", Debugfs("sif <1> block[0] 2; sif <1> blocks 2")),
+            ("group.head", Debugfs("sif <1> block[0] 3; sif <1> blocks 2")),
+            ("inode.reserved", Debugfs("sif <1> block[0] 5; sif <1> blocks 2")),
+            // A directory that has no blocks but that of its map.
+            (
+                "inode.length",
+                Debugfs("sif /a block[0] 0; sif /a block[IND] 8900; setb 8900; sif /a blocks 2"),
+            ),
+            // An unused entry of 8 bytes in front of the names.
+            ("directory.corrupt", Bytes(Place::File("/a", 0), 24, &[0, 0, 0, 0, 8, 0, 0, 0])),
             ("directory.index", Bytes(Place::File("/many", 0), 24 + 24, &[0xFF, 0xFF, 0xFF, 0xFF])),
             ("directory.index", Bytes(Place::File("/many", 0), 28, &[9])),
             ("bitmap.padding", Bytes(Place::InodeBitmap, 1000, &[0])),
@@ -368,8 +382,86 @@ fn damage_under_checksums_is_named() {
             ),
             ("inode.links-high", Debugfs("sif /a/file links_count 5")),
             ("inode.partly-cleared", Debugfs("unlink /a/other; sif <14> links_count 0")),
+            ("group.head", Debugfs("set_bg 1 flags 2; set_bg 1 checksum calc")),
+            ("inode.flags", Debugfs("mknod pipe p; sif /pipe flags 0x80000")),
         ],
     );
+}
+
+#[test]
+fn damage_of_some_features_is_named() {
+    if !there() {
+        return;
+    }
+    let common = "^has_journal,^metadata_csum,^resize_inode";
+    for (name, features, recipes) in [
+        ("meta", "meta_bg", &[("superblock.fields", Debugfs("ssv first_meta_bg 20"))][..]),
+        (
+            "inline",
+            "inline_data",
+            &[
+                // Contents, and a map beside them.
+                (
+                    "inode.flags",
+                    Debugfs("sif /a/file flags 0x10000000; sif /a/file flags 0x10080000"),
+                ),
+                // Four bytes behind the last entry of the first piece.
+                ("directory.corrupt", Bytes(Place::Inode("/sub"), 40 + 4 + 4, &[52, 0])),
+            ],
+        ),
+    ] {
+        let features = format!("{features},{common}");
+        let base = Base::new(name, &["-t", "ext4", "-I", "256", "-O", &features]);
+        judge(&base, recipes);
+    }
+}
+
+/// A block that says of a volume that it is in use stops a repair; one that says nothing is written
+/// again.
+#[test]
+fn damage_of_multiple_mount_protection_is_named() {
+    if !there() {
+        return;
+    }
+    let base = Base::new("mmp", &["-t", "ext4", "-O", "^has_journal,metadata_csum"]);
+    // e2fsck waits for seconds each time that it opens such a volume for changes.
+    let made = run("tune2fs", &["-O", "mmp", base.text()]);
+    assert!(made.status.success(), "{made:?}");
+    assert!(check(&base.path).is_clean());
+    let said = text("dumpe2fs", &["-h", base.text()]);
+    let (_, rest) = said.split_once("MMP block number:").expect("dumpe2fs");
+    let block: u64 = rest.split_whitespace().next().expect("block").parse().expect("number");
+    let path = base.dir.join("damaged");
+    for (at, bytes) in [(0, &[1, 2, 3, 4][..]), (1020, &[9, 9, 9, 9])] {
+        fs::copy(&base.path, &path).expect("copy");
+        let file = fs::File::options().write(true).open(&path).expect("open");
+        file.write_all_at(bytes, block * 1024 + at).expect("write");
+        let codes: Vec<&str> = check(&path).findings.iter().map(|it| it.code()).collect();
+        assert_eq!(codes, ["superblock.mmp"]);
+        assert_eq!(repairs(&base, &path), None);
+        if at == 0 {
+            assert_eq!(preens_alike(&base, &path), None);
+        }
+    }
+    fs::copy(&base.path, &path).expect("copy");
+    let file = fs::File::options().write(true).open(&path).expect("open");
+    // Not clean, and 7 for the number of a mount.
+    file.write_all_at(&[0, 0], 1024 + 58).expect("write");
+    file.write_all_at(&[1, 2, 3, 4], block * 1024 + 1020).expect("write");
+    file.write_all_at(&[7, 0, 0, 0], block * 1024 + 4).expect("write");
+    let device = Arc::new(FileDevice::open_locked(&path).expect("open"));
+    let why = seekless_ext::repair(device).expect_err("in use").to_string();
+    assert!(why.contains("in use"), "{why}");
+}
+
+/// Copies of the superblock of the first revision do not tell their group.
+#[test]
+fn a_copy_of_the_first_revision_is_found() {
+    if !there() {
+        return;
+    }
+    let base = Base::new("old", &["-t", "ext2", "-r", "0", "-O", "none"]);
+    judge(&base, &[("superblock.corrupt", Bytes(Place::Volume, 1024 + 56, &[0, 0]))]);
 }
 
 /// e2fsck -fn may not end on such an image, but on the repaired one it does.

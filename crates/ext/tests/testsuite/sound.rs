@@ -478,3 +478,31 @@ fn copies_of_the_superblock_are_tried() {
     let device = Arc::new(FileDevice::open(Path::new(&image)).expect("open"));
     assert!(seekless_ext::check(device).is_err());
 }
+
+/// A journal that is a file with a name, and inodes that need none.
+#[test]
+fn inodes_of_an_unusual_kind() {
+    if !there() {
+        return;
+    }
+    let scene = Scene::new("unusual");
+    let image = scene.make("image", &["-t", "ext3", "-O", "^resize_inode"], "9000");
+    let journal = scene.path("journal");
+    scene.debugfs(&image, &format!("dump <8> {journal}; write {journal} log"));
+    // Without the holes of a file of zeros.
+    scene.debugfs(&image, "fallocate log 0 1023");
+    let said = scene.debugfs(&image, "stat log");
+    let (_, rest) = said.split_once("Inode: ").expect("stat");
+    let number = rest.split_whitespace().next().expect("number");
+    scene.debugfs(&image, &format!("ssv journal_inum {number}; ssv jnl_backup_type 0; clri <8>"));
+    run("e2fsck", &["-fy", &image]);
+    let said = String::from_utf8(run("dumpe2fs", &["-h", &image]).stdout).expect("text");
+    let (_, rest) = said.split_once("Journal inode:").expect("dumpe2fs");
+    assert_eq!(rest.split_whitespace().next(), Some(number), "moved");
+    clean("a journal with a name", &image);
+
+    let image = scene.make("image", &["-t", "ext2"], "9000");
+    scene.debugfs(&image, "feature imagic_inodes; sif /a/other flags 0x2000; unlink /a/other");
+    run("e2fsck", &["-fy", &image]);
+    clean("an inode without a name", &image);
+}

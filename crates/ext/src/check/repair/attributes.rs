@@ -7,7 +7,7 @@ use crate::encode::rewrite::seal_xattr_block;
 use crate::ondisk::{XattrHeader, flags};
 use crate::xattr::inner_is_sound;
 use seekless_fs::field::{index, truncated};
-use seekless_fs::{FsError, Location};
+use seekless_fs::{FileKind, FsError, Location};
 use seekless_units::{BlockNo, Ino};
 use std::mem::offset_of;
 
@@ -23,16 +23,20 @@ impl<'w, 'a> AttributeRepair<'w, 'a> {
     }
 
     /// Drops the unreadable attributes of an inode: those that lie in it, or its block. An inode
-    /// with unreadable inline data is unreadable itself.
+    /// with unreadable inline data is unreadable itself; a file stays, and is empty.
     pub(super) fn discard(&mut self, ino: Ino) -> Result<(), FsError> {
         let volume = &self.work.checker.volume;
         let old = volume.inodes().read(ino)?;
         let block = volume.inodes().xattr_block_of(&old);
+        let is_file = old.kind() == Some(FileKind::Regular);
         let is_inner = !inner_is_sound(&old) || block.is_none();
         let sectors = volume.inodes().allocated_sectors(&old);
         let block_sectors = u64::from(volume.sb.block_size >> 9);
         self.work.change(ino, |inode| {
-            if is_inner && inode.has_flag(flags::INLINE_DATA) {
+            if is_inner && inode.has_flag(flags::INLINE_DATA) && is_file {
+                inode.empty();
+                inode.drop_inner_attributes();
+            } else if is_inner && inode.has_flag(flags::INLINE_DATA) {
                 inode.clear();
             } else if is_inner {
                 inode.drop_inner_attributes();

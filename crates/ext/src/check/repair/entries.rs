@@ -7,6 +7,7 @@ use crate::check::names::{CheckedEntry, code_of, place, tolerant};
 use crate::encode::rewrite::seal_directory_block;
 use crate::inode::Inode;
 use crate::ondisk::{DirEntryHead, InodeCore, flags, incompat};
+use crate::xattr::forget_data_hash;
 use seekless_fs::field::{index, wide};
 use seekless_fs::{FileKind, FsError};
 use seekless_units::{Ino, Lbn};
@@ -40,7 +41,10 @@ impl Work<'_> {
         if inode.has_flag(flags::INLINE_DATA) {
             let at = index(spot.at);
             return self.change(spot.dir, |inode| {
-                inode.with_bytes(|raw| change(raw, at, edit, typed));
+                inode.with_bytes(|raw| {
+                    change(raw, at, edit, typed);
+                    forget_data_hash(raw);
+                });
             });
         }
         let bsize = u64::from(volume.sb.block_size);

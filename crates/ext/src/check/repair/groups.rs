@@ -28,7 +28,8 @@ pub(super) fn put_head(
     let group = volume.descriptors().read(number)?;
     if checker.has_uninit() || volume.descriptors().has_needless_marks(&group) {
         let unsure = checker.doubtful_groups.contains(&number) || !checker.has_uninit();
-        let bits = if unsure { BG_INODE_UNINIT | BG_BLOCK_UNINIT } else { BG_INODE_UNINIT };
+        let both = unsure || checker.is_last(number);
+        let bits = if both { BG_INODE_UNINIT | BG_BLOCK_UNINIT } else { BG_INODE_UNINIT };
         let at = offset_of!(GroupDesc, bg_flags);
         if let Some(slot) = bytes.get_mut(at..).and_then(<[u8]>::first_chunk_mut::<2>) {
             *slot = (u16::from_le_bytes(*slot) & !bits).to_le_bytes();

@@ -29,7 +29,13 @@ impl Work<'_> {
     /// there may be no room.
     pub(super) fn connect(&mut self, nameless: &[Ino]) -> Result<bool, FsError> {
         match self.checker.lost_found {
-            None => self.make_lost(),
+            // Without room for one, names in the root are better than none (e2fsck,
+            // `PR_3_NO_SPACE_TO_RECOVER`).
+            None => {
+                let root = Ino::new(special::ROOT);
+                Ok(self.make_lost()?
+                    || (self.checker.is_directory(root) && self.fill(root, nameless)?))
+            }
             // Names in an encrypted one need its key.
             Some((spot, ino))
                 if !self.checker.is_directory(ino) || self.checker.policies.contains_key(&ino) =>

@@ -10,12 +10,12 @@ use crate::encode::mapping::{
     Piece, block_map, extent_tree, extent_tree_blocks, extents_of, indirect_blocks,
 };
 use crate::encode::rewrite::seal_extent_block;
-use crate::ondisk::flags;
+use crate::ondisk::{flags, special};
 use crate::reserved::OwnFile;
 use seekless_fs::field::{index, wide};
 use seekless_fs::plan::{Placed, Run};
 use seekless_fs::{FileKind, FsError, Location};
-use seekless_units::{BlockNo, Extent, Ino, Lbn};
+use seekless_units::{BlockNo, Extent, GroupNo, Ino, Lbn};
 
 impl Work<'_> {
     /// Whether a block was claimed twice.
@@ -63,6 +63,9 @@ impl Work<'_> {
         if volume.sb.own_file(ino) == Some(OwnFile::Orphans) {
             found.cut(old.len.div_ceil(u64::from(volume.sb.block_size)));
         }
+        // Bad blocks are left as they are; the primary superblock would be useless as one.
+        let is_bad_list = ino.get() == special::BAD_BLOCKS;
+        let primary = volume.descriptors().copies(GroupNo::ZERO);
         // A directory has neither holes nor blocks that were never written.
         let is_dir = old.kind() == Some(FileKind::Directory);
         let mut next = Lbn::ZERO;
@@ -74,8 +77,11 @@ impl Work<'_> {
             next = lbn + extent.len;
             for n in 0..extent.len {
                 let block = extent.start + n;
+                if is_bad_list && primary.iter().any(|run| run.overlaps(Extent::new(block, 1))) {
+                    continue;
+                }
                 let mut at = block;
-                if self.checker.twice.get(index(block.get())) {
+                if !is_bad_list && self.checker.twice.get(index(block.get())) {
                     let Some(copy) = self.copy_block(block)? else {
                         return self.sacrifice(ino, block);
                     };

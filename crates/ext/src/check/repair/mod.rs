@@ -75,8 +75,8 @@ const WRITABLE: u32 = ro_compat::SPARSE_SUPER
     | ro_compat::ORPHAN_PRESENT;
 
 /// `s_feature_incompat` of volumes that are read, but not written: attributes in inodes of their
-/// own, the mark of a mount.
-const NOT_WRITABLE: u32 = incompat::EA_INODE | incompat::MMP;
+/// own.
+const NOT_WRITABLE: u32 = incompat::EA_INODE;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
@@ -267,6 +267,10 @@ fn check_writable(checker: &Checker) -> Result<(), FsError> {
     // The repair begins with those that a copy of the superblock lacks.
     let cleared = features::contradicted(&checker.volume).filter(|_| !checker.from_copy);
     let names = cleared.map_or(features, |(cleared, _)| features.without(cleared)).names();
+    if checker.is_used_elsewhere()? {
+        let what = "repairing a volume that is in use, by its multiple mount protection";
+        return Err(FsError::Unsupported(what.to_string()));
+    }
     if names.is_empty() {
         return Ok(());
     }
@@ -279,7 +283,9 @@ impl Work<'_> {
     fn perform(&mut self, fix: Fix) -> Result<bool, FsError> {
         match fix {
             Fix::Superblock => superblock::put(self.checker, self.disk)?,
-            Fix::LargeFile => superblock::set_large_file(self.disk)?,
+            Fix::LargeFile => superblock::set_feature(self.disk, ro_compat::LARGE_FILE)?,
+            Fix::Mmp => self.checker.put_mmp(self.disk)?,
+            Fix::ManyLinks => superblock::set_feature(self.disk, ro_compat::DIR_NLINK)?,
             Fix::Replay => crate::journal::repair_home(self.disk)?,
             Fix::EmptyJournal => JournalRepair::of(self).empty()?,
             Fix::JournalInode(ino) => JournalRepair::of(self).restore(ino)?,

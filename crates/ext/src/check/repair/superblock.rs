@@ -4,13 +4,13 @@ use crate::check::checker::Checker;
 use crate::check::features;
 use crate::encode::sums::seal_superblock;
 use crate::ondisk::{
-    CHECKSUM_CRC32C, IBlock, INODE_EXTRA_SIZE, STATE_ERRORS, STATE_VALID, SUPERBLOCK_SIZE,
-    Superblock, compat, incompat, ro_compat, special,
+    CHECKSUM_CRC32C, IBlock, INODE_CORE_SIZE, INODE_EXTRA_SIZE, STATE_ERRORS, STATE_VALID,
+    SUPERBLOCK_SIZE, Superblock, compat, incompat, ro_compat, special,
 };
 use crate::superblock::Super;
 pub(super) use crate::superblock::{read_primary as read, write_primary as write};
 use seekless_fs::FsError;
-use seekless_fs::field::{index, le32, low32};
+use seekless_fs::field::{index, le32, low16, low32};
 use seekless_fs::patches::Patches;
 use seekless_units::{GroupNo, Ino};
 use zerocopy::IntoBytes;
@@ -69,13 +69,19 @@ fn mend(checker: &Checker, raw: &mut Superblock) {
         match field {
             "s_first_ino" => raw.s_first_ino = special::FIRST_ORDINARY.into(),
             "s_checksum_type" => raw.s_checksum_type = CHECKSUM_CRC32C,
-            "s_rev_level" => raw.s_rev_level = 1.into(),
+            "s_rev_level" => make_dynamic(raw),
             "s_r_blocks_count" => {
                 raw.s_r_blocks_count_lo = 0.into();
                 raw.s_r_blocks_count_hi = 0.into();
             }
             "s_clusters_per_group" => raw.s_clusters_per_group = sb.blocks_per_group.into(),
             "s_log_groups_per_flex" => raw.s_log_groups_per_flex = 0,
+            // All descriptors lie where they lie without the feature.
+            "s_first_meta_bg" => {
+                raw.s_first_meta_bg = 0.into();
+                let bits = raw.s_feature_incompat.get() & !incompat::META_BG;
+                raw.s_feature_incompat = bits.into();
+            }
             "s_desc_size" => raw.s_desc_size = sb.desc_size.into(),
             "s_usr_quota_inum" => raw.s_usr_quota_inum = 0.into(),
             "s_grp_quota_inum" => raw.s_grp_quota_inum = 0.into(),
@@ -128,13 +134,27 @@ pub(super) fn set_last_orphan(disk: &mut Patches, ino: Ino) -> Result<(), FsErro
     write(disk, raw)
 }
 
-/// Sets the feature for files of 2 GiB and more.
+/// Makes a superblock one of the revision that has features, with the sizes that the first revision
+/// has by itself (`ext2fs_update_dynamic_rev`).
+fn make_dynamic(raw: &mut Superblock) {
+    if raw.s_rev_level.get() == 0 {
+        raw.s_first_ino = special::FIRST_ORDINARY.into();
+        raw.s_inode_size = low16(u32::try_from(INODE_CORE_SIZE).unwrap_or(0)).into();
+    }
+    raw.s_rev_level = 1.into();
+}
+
+/// Sets a feature of `s_feature_ro_compat`: that for files of 2 GiB and more, or that for
+/// directories with many subdirectories.
 ///
 /// # Errors
 /// Errors of the device.
-pub(super) fn set_large_file(disk: &mut Patches) -> Result<(), FsError> {
+pub(super) fn set_feature(disk: &mut Patches, feature: u32) -> Result<(), FsError> {
     let mut raw = read(disk)?;
-    let bits = raw.s_feature_ro_compat.get() | ro_compat::LARGE_FILE;
+    if raw.s_rev_level.get() == 0 {
+        make_dynamic(&mut raw);
+    }
+    let bits = raw.s_feature_ro_compat.get() | feature;
     raw.s_feature_ro_compat = bits.into();
     write(disk, raw)
 }
