@@ -48,6 +48,7 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("seekless mkfs --format fat32 -n EFI /dev/", "the same"),
     ("seekless info /dev/", "reads a device; run by tests/devices"),
     ("seekless snapshot ", "needs a snapshot; run by tests/ufs"),
+    ("seekless check --background mnt", "goes with seekless mount; run by tests/ufs"),
     ("seekless prefetch boot.chunks /dev/", "reads a device; run by tests/devices"),
     ("seekless growfs /dev/", "writes to a device; run by tests/devices"),
     ("seekless ls -l disk.ufs@", "the same"),

@@ -77,15 +77,19 @@ fn runs_of(format: &Ffs, ino: Ino) -> Result<Vec<Extent>, FsError> {
     let frag = u64::from(format.sb.frag);
     let mut pieces: Vec<Extent> = runs.iter().flat_map(|&run| by_block(run, frag)).collect();
     pieces.sort_unstable_by_key(|piece| piece.start);
-    let place = || Location::of("block map").in_inode(ino);
+    let mut end = 0;
     for piece in &pieces {
-        // Not more than a block.
-        format.allocator.check_run(ino, piece.start.get(), piece.len as u32)?;
+        let start = piece.start.get();
+        let place = || Location::of("block map").in_inode(ino);
+        let wrong = || invalid("block number", start, place());
+        format.allocator.check_run(ino, start, u32::try_from(piece.len).map_err(|_| wrong())?)?;
+        // A block that it has twice.
+        if start < end {
+            return Err(wrong());
+        }
+        end = piece.end().get();
     }
-    match pieces.windows(2).find(|pair| pair[0].overlaps(pair[1])) {
-        Some(pair) => Err(invalid("block number", pair[1].start.get(), place())),
-        None => Ok(pieces),
-    }
+    Ok(pieces)
 }
 
 /// Takes all block numbers of its contents and the flag out of its inode. Nothing is copied for it any
