@@ -10,14 +10,26 @@ use crate::part::Part;
 use seekless_fs::{FsError, Location};
 use seekless_units::{Extent, GroupNo, Ino};
 
-impl InodePass<'_> {
+/// Checks the list of bad blocks.
+pub(super) struct BadBlockCheck<'w, 'a> {
+    pass: &'w mut InodePass<'a>,
+}
+
+impl<'w, 'a> BadBlockCheck<'w, 'a> {
+    /// As a part of the pass over inodes.
+    pub(super) fn of(pass: &'w mut InodePass<'a>) -> Self {
+        Self { pass }
+    }
+}
+
+impl BadBlockCheck<'_, '_> {
     /// Compares the list of bad blocks, whose blocks are claimed, with the metadata. Copies of the
     /// superblock may lie in them, and inodes in them are not used.
     ///
     /// # Errors
     /// Errors of the device.
-    pub(super) fn bad_blocks(&mut self, inode: &Inode) -> Result<(), FsError> {
-        let volume = &self.checker.volume;
+    pub(super) fn metadata(&mut self, inode: &Inode) -> Result<(), FsError> {
+        let volume = &self.pass.checker.volume;
         let bad = match volume.maps().blocks_of_any_kind(inode) {
             // It was reported with the map.
             Err(FsError::Corrupt { .. }) => return Ok(()),
@@ -30,7 +42,7 @@ impl InodePass<'_> {
             let group = volume.descriptors().read(number)?;
             for part in [Part::BlockBitmap, Part::InodeBitmap] {
                 let run = part.of(&group, 1);
-                if is_bad(run) && !self.checker.is_lost_part(number, part) {
+                if is_bad(run) && !self.pass.checker.is_lost_part(number, part) {
                     lost.push((number, part, run.start));
                 }
             }
@@ -39,21 +51,25 @@ impl InodePass<'_> {
         let unusable = volume.inodes().in_bad_blocks().unwrap_or_default();
         if unusable.first() == Some(&Ino::new(special::BAD_BLOCKS)) {
             let what = "the list of bad blocks has the block of its own inode".to_string();
-            self.checker.unexpected(problems::INODE_RESERVED, what, place(inode.ino));
-            self.checker.fix(Stage::Inodes, Fix::Clear(inode.ino));
+            self.pass.checker.unexpected(problems::INODE_RESERVED, what, place(inode.ino));
+            self.pass.checker.fix(Stage::Inodes, Fix::Clear(inode.ino));
             return Ok(());
         }
-        self.checker.unusable = unusable;
+        self.pass.checker.unusable = unusable;
         if is_primary {
             let what = "the list of bad blocks has blocks of the primary superblock or descriptors";
-            self.checker.unexpected(problems::INODE_RESERVED, what.to_string(), place(inode.ino));
-            self.checker.fix(Stage::Inodes, Fix::Map(inode.ino));
+            self.pass.checker.unexpected(
+                problems::INODE_RESERVED,
+                what.to_string(),
+                place(inode.ino),
+            );
+            self.pass.checker.fix(Stage::Inodes, Fix::Map(inode.ino));
         }
         for (number, part, at) in lost {
             let what = format!("its {} at {at} is a bad block", part.name());
             let place = Location::of("group descriptor").in_group(number);
-            self.checker.unexpected(problems::GROUP_HEAD, what, place);
-            self.checker.fix(Stage::Heads, Fix::Place(number, part));
+            self.pass.checker.unexpected(problems::GROUP_HEAD, what, place);
+            self.pass.checker.fix(Stage::Heads, Fix::Place(number, part));
         }
         Ok(())
     }

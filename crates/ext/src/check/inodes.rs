@@ -93,7 +93,7 @@ impl InodePass<'_> {
                 self.inode(Ino::new(first + slot))?;
             }
         }
-        self.lost_journal()
+        self.reserve_lost_journal()
     }
 
     fn inode(&mut self, ino: Ino) -> Result<(), FsError> {

@@ -9,51 +9,68 @@ use crate::journal;
 use seekless_fs::field::index;
 use seekless_fs::{FsError, Location};
 
-impl InodePass<'_> {
+/// Checks the journal.
+pub(super) struct JournalCheck<'w, 'a> {
+    pass: &'w mut InodePass<'a>,
+}
+
+impl<'w, 'a> JournalCheck<'w, 'a> {
+    /// As a part of the pass over inodes.
+    pub(super) fn of(pass: &'w mut InodePass<'a>) -> Self {
+        Self { pass }
+    }
+}
+
+impl JournalCheck<'_, '_> {
     /// Looks at the journal; whether its inode is to be checked as that of a file.
     ///
     /// # Errors
     /// Errors of the device.
-    pub(super) fn journal(&mut self, inode: &Inode) -> Result<bool, FsError> {
+    pub(super) fn inode(&mut self, inode: &Inode) -> Result<bool, FsError> {
         let place = Location::of("journal");
         // Where something waits in the journal, its head has been read and reported.
-        let is_told =
-            self.checker.report.findings.iter().any(|found| found.is(problems::JOURNAL_CORRUPT));
+        let is_told = self
+            .pass
+            .checker
+            .report
+            .findings
+            .iter()
+            .any(|found| found.is(problems::JOURNAL_CORRUPT));
         if is_told {
-            return Ok(self.has_other_map(inode) || !self.gives_up(inode)?);
+            return Ok(self.pass.has_other_map(inode) || !self.gives_up(inode)?);
         }
-        let start = journal::pending_start(&self.checker.volume, inode).and_then(|start| {
-            journal::check_whole(&self.checker.volume, inode)?;
+        let start = journal::pending_start(&self.pass.checker.volume, inode).and_then(|start| {
+            journal::check_whole(&self.pass.checker.volume, inode)?;
             Ok(start)
         });
-        let start = self.checker.sound(start, problems::JOURNAL_CORRUPT, place)?;
+        let start = self.pass.checker.sound(start, problems::JOURNAL_CORRUPT, place)?;
         if let Some(Some(_)) = start {
-            self.checker.unexpected(
+            self.pass.checker.unexpected(
                 problems::JOURNAL_PENDING,
                 metadata::UNMARKED_JOURNAL.into(),
                 place,
             );
-            self.checker.fix(Stage::Journal, Fix::Replay);
+            self.pass.checker.fix(Stage::Journal, Fix::Replay);
         }
-        let strict = journal::pending_start(&self.checker.strict, inode);
-        let is_wrong = self.checker.checksum(strict, problems::JOURNAL_CHECKSUM, place)?;
-        if start.is_none() && self.has_other_map(inode) {
+        let strict = journal::pending_start(&self.pass.checker.strict, inode);
+        let is_wrong = self.pass.checker.checksum(strict, problems::JOURNAL_CHECKSUM, place)?;
+        if start.is_none() && self.pass.has_other_map(inode) {
             // The copy of its map in the superblock leads to the journal. The present map may
             // lead into a file, which owns these blocks.
-            self.checker.fix(Stage::Inodes, Fix::JournalInode(inode.ino));
-            match journal::locate(&self.checker.volume, inode.ino) {
-                Ok(journal) => self.claim_map(&journal).map(drop)?,
+            self.pass.checker.fix(Stage::Inodes, Fix::JournalInode(inode.ino));
+            match journal::locate(&self.pass.checker.volume, inode.ino) {
+                Ok(journal) => self.pass.claim_map(&journal).map(drop)?,
                 Err(FsError::Corrupt { .. }) => {}
                 Err(error) => return Err(error),
             }
             return Ok(false);
         }
         if is_wrong || start.is_none() {
-            self.checker.fix(Stage::Journal, Fix::EmptyJournal);
+            self.pass.checker.fix(Stage::Journal, Fix::EmptyJournal);
         }
         // Pending transactions are written first; the check after that finds the rest.
         let is_pending =
-            self.checker.report.findings.iter().any(|it| it.is(problems::JOURNAL_PENDING));
+            self.pass.checker.report.findings.iter().any(|it| it.is(problems::JOURNAL_PENDING));
         if start.is_none() {
             return Ok(!self.gives_up(inode)?);
         }
@@ -65,9 +82,9 @@ impl InodePass<'_> {
 
     /// Whether a journal is given up with its blocks, so that these may belong to files.
     fn gives_up(&mut self, inode: &Inode) -> Result<bool, FsError> {
-        let is_lost = journal::is_lost(&self.checker.volume, inode)?;
+        let is_lost = journal::is_lost(&self.pass.checker.volume, inode)?;
         if is_lost {
-            self.checker.lost_journal = Some(inode.ino);
+            self.pass.checker.lost_journal = Some(inode.ino);
         }
         Ok(is_lost)
     }
@@ -77,17 +94,17 @@ impl InodePass<'_> {
     ///
     /// # Errors
     /// Errors of the device.
-    pub(super) fn lost_journal(&mut self) -> Result<(), FsError> {
-        let Some(ino) = self.checker.lost_journal else { return Ok(()) };
-        let volume = &self.checker.volume;
+    pub(super) fn reserve_lost(&mut self) -> Result<(), FsError> {
+        let Some(ino) = self.pass.checker.lost_journal else { return Ok(()) };
+        let volume = &self.pass.checker.volume;
         let runs = volume.inodes().read(ino).and_then(|it| volume.maps().blocks_of_any_kind(&it));
         let runs = match runs {
             Err(FsError::Corrupt { .. }) => return Ok(()),
             runs => runs?,
         };
         for run in runs {
-            for cluster in self.checker.sb().clusters_of(run) {
-                self.checker.used.set(index(cluster));
+            for cluster in self.pass.checker.sb().clusters_of(run) {
+                self.pass.checker.used.set(index(cluster));
             }
         }
         Ok(())
@@ -95,16 +112,16 @@ impl InodePass<'_> {
 
     /// The head of an empty journal.
     fn head(&mut self, inode: &Inode, place: Location) -> Result<(), FsError> {
-        let error = journal::error_of(&self.checker.volume, inode)?;
+        let error = journal::error_of(&self.pass.checker.volume, inode)?;
         if error != 0 {
             let what = format!("left after error {error}");
-            self.checker.found(problems::JOURNAL_ERROR, what, place);
-            self.checker.fix(Stage::Journal, Fix::EmptyJournal);
+            self.pass.checker.found(problems::JOURNAL_ERROR, what, place);
+            self.pass.checker.fix(Stage::Journal, Fix::EmptyJournal);
         }
-        if journal::has_foreign_fields(&self.checker.volume, inode)? {
+        if journal::has_foreign_fields(&self.pass.checker.volume, inode)? {
             let what = "its superblock has fields of another version, or several users".to_string();
-            self.checker.found(problems::JOURNAL_FIELDS, what, place);
-            self.checker.fix(Stage::Journal, Fix::JournalFields);
+            self.pass.checker.found(problems::JOURNAL_FIELDS, what, place);
+            self.pass.checker.fix(Stage::Journal, Fix::JournalFields);
         }
         Ok(())
     }

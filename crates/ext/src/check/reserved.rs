@@ -1,8 +1,10 @@
 //! Pass 1, the volume's own inodes: the checks of e2fsck (`e2fsck_pass1`), and no more.
 
+use super::bad_blocks::BadBlockCheck;
 use super::fix::{Fix, Stage};
 use super::inodes::InodePass;
 use super::inodes::{Claims, place};
+use super::journal::JournalCheck;
 use super::problems;
 use crate::inode::Inode;
 use crate::journal;
@@ -92,7 +94,7 @@ impl InodePass<'_> {
             self.checker.fix(Stage::Inodes, Fix::Length(inode.ino, whole));
         }
         if self.checker.volume.sb.own_file(inode.ino) == Some(OwnFile::Journal)
-            && !self.journal(inode)?
+            && !JournalCheck::of(self).inode(inode)?
         {
             return Ok(false);
         }
@@ -108,10 +110,15 @@ impl InodePass<'_> {
             if !self.claim_map(inode)? {
                 self.checker.fix(Stage::Inodes, Fix::Map(inode.ino));
             }
-            self.bad_blocks(inode)?;
+            BadBlockCheck::of(self).metadata(inode)?;
             return Ok(false);
         }
         Ok(inode.core.i_mode.get() != 0)
+    }
+
+    /// Counts those blocks of a journal that is given up as used that no file has.
+    pub(super) fn reserve_lost_journal(&mut self) -> Result<(), FsError> {
+        JournalCheck::of(self).reserve_lost()
     }
 
     /// A wrong mode or link count of one of the volume's own inodes.

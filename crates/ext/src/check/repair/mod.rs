@@ -291,7 +291,9 @@ impl Work<'_> {
             Fix::JournalInode(ino) => JournalRepair::of(self).restore(ino)?,
             Fix::JournalFields => JournalRepair::of(self).clear_fields()?,
             Fix::NewJournal(ino) => JournalRepair::of(self).make(ino)?,
-            Fix::Place(number, part) => return self.place(number, part),
+            Fix::Place(number, part) => {
+                return place::place(self.checker, self.disk, &mut self.space, number, part);
+            }
             Fix::Head(number) => groups::put_head(self.checker, self.disk, number)?,
             Fix::OrphanList => superblock::set_last_orphan(self.disk, Ino::ZERO)?,
             Fix::OrphanFile => return OrphanRepair::of(self).orphan_file(),
