@@ -191,10 +191,25 @@ pub(crate) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Fail
     let target = target.with_reflink(args.reflink.mode())?;
     target.refuse_source(args.like.iter().chain([&args.image]))?;
     let older = like::open(args)?;
+    let storage = args.storage.with(args.chunk);
+    let (place, progress) = (args.place.place(), progress::shown(global));
+    let rearrangement = Rearrangement {
+        image: &args.image,
+        place: &place,
+        target: &target,
+        written: args.written(),
+        storage,
+        progress: &progress,
+    };
     let bases = match &older {
         None => None,
         Some(OlderImages::Ext(bases)) => Some(bases),
-        Some(older) => return like::run(args, older, target, global),
+        Some(older) => {
+            let (gains, scattered) = like::rebuild(args, older, &rearrangement)?;
+            target.finish()?;
+            report(args, &gains, &[], &scattered, global)?;
+            return Ok(ExitCode::SUCCESS);
+        }
     };
     let opened = rearrange::open(&args.image, &args.place.place(), args.open.options())?;
     let image = opened.inspect();
@@ -206,17 +221,7 @@ pub(crate) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Fail
     let (programs, traces): (Vec<Program>, Vec<Vec<Event>>) = recordings.into_iter().unzip();
     let about = |error| Failure::from(error).about(args.image.display());
     let mut replays = replays(&args.image, image, &args.trace, &traces)?;
-    let storage = args.storage.with(args.chunk);
     let scattered = scattered_in(image, &replays, storage).map_err(about)?;
-    let (place, progress) = (args.place.place(), progress::shown(global));
-    let rearrangement = Rearrangement {
-        image: &args.image,
-        place: &place,
-        target: &target,
-        written: args.written(),
-        storage,
-        progress: &progress,
-    };
     let held_out = match (opened.ext(), args.rebuild(opened.as_ref(), bases)?) {
         (Some(image), Some(options)) => {
             let bases = bases.map(|bases| (bases, args.likeness()));

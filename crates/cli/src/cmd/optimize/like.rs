@@ -1,16 +1,11 @@
 //! `seekless optimize --like`: the places of older images.
 
-use super::{OptimizeArgs, gains, report, warn_of_others};
-use crate::args::Global;
+use super::{Gains, OptimizeArgs, gains, replays};
 use crate::failure::Failure;
-use crate::progress;
 use seekless_compose::formats::OlderImages;
 use seekless_compose::rearrange::{self, Rearrangement};
 use seekless_compose::traces;
-use seekless_images::targets::Target;
-use seekless_layout::planner::scattered::scattered_in;
-use seekless_layout::replay::replay_for_layout;
-use std::process::ExitCode;
+use seekless_layout::planner::scattered::{ScatteredFile, scattered_in};
 
 /// Opens the older images, whose format is that of the image.
 pub(super) fn open(args: &OptimizeArgs) -> Result<Option<OlderImages>, Failure> {
@@ -19,31 +14,17 @@ pub(super) fn open(args: &OptimizeArgs) -> Result<Option<OlderImages>, Failure> 
 }
 
 /// Writes an image whose parts cannot be moved one by one: as a build on the older images does.
-pub(super) fn run(
+/// Returns the scores, and the large files that the traces read in small pieces.
+pub(super) fn rebuild(
     args: &OptimizeArgs,
     older: &OlderImages,
-    target: Target,
-    global: &Global,
-) -> Result<ExitCode, Failure> {
+    rearrangement: &Rearrangement<'_>,
+) -> Result<(Gains, Vec<ScatteredFile>), Failure> {
     let traces = traces::load_all(&args.trace)?;
-    let storage = args.storage.with(args.chunk);
-    let (place, progress) = (args.place.place(), progress::shown(global));
-    let rearrangement = Rearrangement {
-        image: &args.image,
-        place: &place,
-        target: &target,
-        written: args.written(),
-        storage,
-        progress: &progress,
-    };
     let likeness = args.likeness();
     let image = rearrangement.rebuild_on(older, likeness, &traces, args.open.options())?;
     let about = |error| Failure::from(error).about(args.image.display());
-    let replays = replay_for_layout(image.as_ref(), &traces).map_err(about)?;
-    warn_of_others(&args.image, &args.trace, &traces, &replays);
-    let scattered = scattered_in(image.as_ref(), &replays, storage).map_err(about)?;
-    let gains = gains(args, &rearrangement, image.as_ref(), &traces)?;
-    target.finish()?;
-    report(args, &gains, &[], &scattered, global)?;
-    Ok(ExitCode::SUCCESS)
+    let replays = replays(&args.image, image.as_ref(), &args.trace, &traces)?;
+    let scattered = scattered_in(image.as_ref(), &replays, rearrangement.storage).map_err(about)?;
+    Ok((gains(args, rearrangement, image.as_ref(), &traces)?, scattered))
 }
