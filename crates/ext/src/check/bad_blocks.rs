@@ -7,6 +7,7 @@ use super::problems;
 use crate::inode::Inode;
 use crate::ondisk::special;
 use crate::part::Part;
+use seekless_fs::extents::union;
 use seekless_fs::{FsError, Location};
 use seekless_units::{Extent, GroupNo, Ino};
 
@@ -33,9 +34,12 @@ impl BadBlockCheck<'_, '_> {
         let bad = match volume.maps().blocks_of_any_kind(inode) {
             // It was reported with the map.
             Err(FsError::Corrupt { .. }) => return Ok(()),
-            bad => bad?,
+            bad => union(bad?),
         };
-        let is_bad = |run: Extent| bad.iter().any(|it| it.overlaps(run));
+        let is_bad = |run: Extent| {
+            let next = bad.partition_point(|it| it.end() <= run.start);
+            bad.get(next).is_some_and(|it| it.overlaps(run))
+        };
         let is_primary = volume.descriptors().copies(GroupNo::ZERO).into_iter().any(is_bad);
         let mut lost = Vec::new();
         for number in (0..volume.sb.groups).map(GroupNo::new) {
@@ -69,7 +73,7 @@ impl BadBlockCheck<'_, '_> {
             let what = format!("its {} at {at} is a bad block", part.name());
             let place = Location::of("group descriptor").in_group(number);
             self.pass.checker.unexpected(problems::GROUP_HEAD, what, place);
-            self.pass.checker.fix(Stage::Heads, Fix::Place(number, part));
+            self.pass.checker.fix(Stage::Parts, Fix::Place(number, part));
         }
         Ok(())
     }

@@ -20,8 +20,10 @@ const CONTEXTS: [(u8, usize, usize); 2] = [(1, 28, 12), (2, 40, 24)];
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Policy {
     Known(Vec<u8>),
-    /// Of a version that is not known here.
+    /// Of an unsupported version.
     Unknown,
+    /// Its attributes cannot be read.
+    Unread,
 }
 
 impl Policy {
@@ -48,8 +50,11 @@ impl InodePass<'_> {
         }
         let ino = inode.ino;
         let context = match self.checker.volume.attributes().encryption_context(inode) {
-            // Attributes that cannot be read are reported as such.
-            Err(FsError::Corrupt { .. }) => None,
+            // Attributes that cannot be read are reported as such, and looked at again without those.
+            Err(FsError::Corrupt { .. }) => {
+                self.checker.policies.insert(ino, Policy::Unread);
+                return Ok(());
+            }
             context => context?,
         };
         let Some(context) = context else {
@@ -72,17 +77,20 @@ impl InodePass<'_> {
 impl NamePass<'_> {
     /// Checks a name of an encrypted directory, behind `.` and `..`; whether it stays.
     pub(super) fn encrypted(&mut self, spot: Spot, name: &[u8], code: u8, ino: Ino) -> bool {
-        let Some(policy) = self.checker.policies.get(&spot.dir) else { return true };
-        let told = self.checker.policies.get(&ino);
+        let policies = &self.checker.policies;
+        let Some(policy) = policies.get(&spot.dir).filter(|it| **it != Policy::Unread) else {
+            return true;
+        };
+        let told = policies.get(&ino);
         let kind =
             crate::dir::kind_of(code).or_else(|| self.checker.seen.get(&ino).map(|seen| seen.kind));
-        let is_kept_open =
+        let is_never_encrypted =
             !matches!(kind, Some(FileKind::Regular | FileKind::Directory | FileKind::Symlink));
         let fault = match told {
             _ if name.len() < SHORTEST_NAME => "is too short for an encrypted name",
-            Some(told) if told == policy => return true,
+            Some(told) if told == policy || *told == Policy::Unread => return true,
             Some(_) => "leads to an inode with another encryption policy",
-            None if is_kept_open => return true,
+            None if is_never_encrypted => return true,
             None => "leads to an inode that is not encrypted",
         };
         let what = format!("`{}` {fault}", name.escape_ascii());

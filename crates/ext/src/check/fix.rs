@@ -19,16 +19,16 @@ pub(super) enum Fix {
     Superblock,
     /// Set the feature for large files.
     LargeFile,
-    /// Write the block of multiple mount protection.
-    Mmp,
     /// Set the feature for directories with many subdirectories.
     ManyLinks,
     /// Write the journal's blocks home, and empty it.
     Replay,
     /// Empty the journal without replaying it.
     EmptyJournal,
-    /// Put a part of a group, which is not where it should be, into free blocks.
+    /// Put a bitmap of a group, which is not where it should be, into a free block.
     Place(GroupNo, Part),
+    /// Take the mark of a never written block bitmap from a descriptor.
+    WrittenBitmap(GroupNo),
     /// Clear the fields that a journal of the first version does not have.
     JournalFields,
     /// Make a journal, or clear the feature where there is no room for one.
@@ -179,6 +179,8 @@ pub(super) enum Stage {
     Connections,
     /// Unreferenced inodes, now that every name is known.
     Unreferenced,
+    /// Bitmaps that are not where they should be: the owners of all blocks are known by now.
+    Parts,
     /// A journal in place of one that was lost: what is free is known by now.
     NewJournal,
     /// Numbers of links.

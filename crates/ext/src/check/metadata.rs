@@ -266,7 +266,7 @@ impl MetadataPass<'_> {
                 self.checker.mmp_block()?;
             } else {
                 let what = format!("its block, {}, is not where it should be", mmp.start);
-                self.checker.unexpected(problems::SUPERBLOCK_MMP, what, place);
+                self.checker.found(problems::SUPERBLOCK_MMP, what, place);
             }
         }
         Ok(())
@@ -295,7 +295,7 @@ impl MetadataPass<'_> {
         if self.checker.is_last(number) && primary.block_uninit() && !bad_sum {
             let what = "the last block bitmap is marked as never written".to_string();
             self.checker.expected(problems::GROUP_HEAD, what, place);
-            self.checker.fix(Stage::Heads, Fix::Head(number));
+            self.checker.fix(Stage::Heads, Fix::WrittenBitmap(number));
         }
         let fits = Part::ALL.iter().all(|&part| self.fits(part, &primary));
         let has_sums = self.checker.has_uninit();
@@ -352,8 +352,11 @@ impl MetadataPass<'_> {
         let place = Location::of("group descriptor").in_group(number);
         // e2fsck takes it for one that was never set.
         let is_unset = run.start == BlockNo::ZERO && self.fits(part, group);
-        self.checker.graded(is_unset, problems::GROUP_HEAD, what, place);
-        self.checker.fix(Stage::Heads, Fix::Place(number, part));
+        // An inode table is not made again: with it names and contents would go.
+        self.checker.graded(is_unset && part != Part::Table, problems::GROUP_HEAD, what, place);
+        if part != Part::Table {
+            self.checker.fix(Stage::Parts, Fix::Place(number, part));
+        }
         self.checker.damaged_descriptors.insert(number);
         self.forget(number, part);
     }

@@ -30,13 +30,11 @@ seekless_fs::problems! {
         repair: "it is marked clean, last of all",
     }
     SUPERBLOCK_MMP = {
-        code: "superblock.mmp", phase: 0,
-        preen: Preen::Depends("unless it lies in the wrong place"),
+        code: "superblock.mmp", phase: 0, preen: Preen::Stops,
         text: "the block of multiple mount protection is outside the volume, in other metadata, or \
                invalid",
-        question: Some("Write the block?"),
-        repair: "it is written, as of a volume that is not in use; one in the wrong place is left, \
-                 and a volume that is in use by its block is refused",
+        question: None,
+        repair: "(left)",
     }
     SUPERBLOCK_RESERVED = {
         code: "superblock.reserved", phase: 0, preen: Preen::Stops,
@@ -103,13 +101,14 @@ seekless_fs::problems! {
     }
     GROUP_HEAD = {
         code: "group.head", phase: 0,
-        preen: Preen::Depends("for a pointer to block 0 where the group may begin there"),
+        preen: Preen::Depends(
+            "for a pointer of a bitmap to block 0 where the group may begin there, and for marks",
+        ),
         text: "a descriptor that points out of the volume, into other metadata or to a table \
-               without inodes, or with marks of never written parts without checksums",
-        question: Some("Restore the descriptor, or place the part elsewhere?"),
-        repair: "it is written, with pointers of a copy; a bitmap or table for which no copy has \
-                 one is made again in free blocks, and a table that lies in other metadata is \
-                 copied there",
+               without inodes, or with marks of never written parts where it can have none",
+        question: Some("Restore the descriptor, or place the bitmap elsewhere?"),
+        repair: "it is written, with pointers of a copy; a bitmap for which no copy has one is made \
+                 again in a free block if all inode tables are known, a table is left",
     }
     GROUP_CHECKSUM = {
         code: "group.checksum", phase: 0, preen: Preen::Repairs,

@@ -416,8 +416,8 @@ fn damage_of_some_features_is_named() {
     }
 }
 
-/// A block that says of a volume that it is in use stops a repair; one that says nothing is written
-/// again.
+/// A damaged block of multiple mount protection is found; nothing is written, since another host may
+/// be about to mount the volume.
 #[test]
 fn damage_of_multiple_mount_protection_is_named() {
     if !there() {
@@ -438,20 +438,12 @@ fn damage_of_multiple_mount_protection_is_named() {
         file.write_all_at(bytes, block * 1024 + at).expect("write");
         let codes: Vec<&str> = check(&path).findings.iter().map(|it| it.code()).collect();
         assert_eq!(codes, ["superblock.mmp"]);
-        assert_eq!(repairs(&base, &path), None);
-        if at == 0 {
-            assert_eq!(preens_alike(&base, &path), None);
-        }
+        let before = fs::read(&path).expect("read");
+        let device = Arc::new(FileDevice::open_locked(&path).expect("open"));
+        let why = seekless_ext::repair(device).map(drop).expect_err("refused").to_string();
+        assert!(why.contains("mmp"), "{why}");
+        assert!(fs::read(&path).expect("read") == before);
     }
-    fs::copy(&base.path, &path).expect("copy");
-    let file = fs::File::options().write(true).open(&path).expect("open");
-    // Not clean, and 7 for the number of a mount.
-    file.write_all_at(&[0, 0], 1024 + 58).expect("write");
-    file.write_all_at(&[1, 2, 3, 4], block * 1024 + 1020).expect("write");
-    file.write_all_at(&[7, 0, 0, 0], block * 1024 + 4).expect("write");
-    let device = Arc::new(FileDevice::open_locked(&path).expect("open"));
-    let why = seekless_ext::repair(device).expect_err("in use").to_string();
-    assert!(why.contains("in use"), "{why}");
 }
 
 /// Copies of the superblock of the first revision do not tell their group.
@@ -464,23 +456,84 @@ fn a_copy_of_the_first_revision_is_found() {
     judge(&base, &[("superblock.corrupt", Bytes(Place::Volume, 1024 + 56, &[0, 0]))]);
 }
 
-/// e2fsck -fn may not end on such an image, but on the repaired one it does.
+/// An inode table that nothing leads to is not made again, and one into which a bitmap's pointer leads
+/// is not overwritten: both may be found by other means.
 #[test]
-fn a_lost_inode_table_is_made_again() {
+fn inode_tables_are_left_as_they_are() {
     if !there() {
         return;
     }
+    let table_of = |image: &str, group: usize| -> u64 {
+        let said = text("dumpe2fs", &[image]);
+        let found = said.split("Inode table at ").nth(group + 1).expect("a table");
+        let digits: String = found.chars().take_while(char::is_ascii_digit).collect();
+        digits.parse().expect("a number")
+    };
+    let table = |path: &Path, first: u64| {
+        let bytes = fs::read(path).expect("read");
+        bytes[first as usize * 1024..][..8 * 1024].to_vec()
+    };
+    let unrepaired = |path: &Path| {
+        let device = Arc::new(FileDevice::open_locked(path).expect("open"));
+        let repaired = seekless_ext::repair(device).expect("repair");
+        assert_eq!(repaired.outcome, Outcome::Left, "{:?}", repaired.report.findings);
+    };
     for options in
         [&["-t", "ext2", "-O", "^resize_inode"][..], &["-t", "ext4", "-O", "^has_journal"]]
     {
         let base = Base::new("table", options);
+        let first = table_of(base.text(), 1);
         let size = if options[1] == "ext2" { 32 } else { 64 };
         let place = [2048 + size + 8, 8194 * 1024 + size + 8];
         let path = base.damaged(&Copies(place, &[0, 0, 0, 0]));
         let codes: Vec<&str> = check(&path).findings.iter().map(|it| it.code()).collect();
         assert!(codes.contains(&"group.head"), "{codes:?}");
-        assert_eq!(repairs(&base, &path), None);
+        let before = table(&path, first);
+        unrepaired(&path);
+        assert!(table(&path, first) == before, "{options:?}");
     }
+    for options in [&["-t", "ext2", "-O", "none"][..], &["-t", "ext3", "-O", "has_journal"]] {
+        let base = Base::sized("lone", options, "8000");
+        let first = table_of(base.text(), 0);
+        for at in [first, first + 1, first + 7] {
+            let path = base.damaged(&Debugfs(format!("set_bg 0 block_bitmap {at}").leak()));
+            let before = table(&path, first);
+            unrepaired(&path);
+            assert!(table(&path, first) == before, "{options:?}: {at}");
+        }
+    }
+}
+
+/// Behind the mark of an inode table that was never written there may be anything.
+#[test]
+fn a_never_written_table_stays_one() {
+    if !there() {
+        return;
+    }
+    let options = ["-t", "ext4", "-O", "^has_journal,uninit_bg,^metadata_csum"];
+    let base = Base::sized("unwritten", &options, "24000");
+    let said = text("dumpe2fs", &[base.text()]);
+    assert!(
+        said.split("Group 2:").nth(1).expect("a last group").contains("INODE_UNINIT"),
+        "{said}"
+    );
+    let table = said.split("Inode table at ").nth(3).expect("of the last group");
+    let digits: String = table.chars().take_while(char::is_ascii_digit).collect();
+    let first: u64 = digits.parse().expect("a number");
+    let recipe = "set_bg 2 flags 3; set_bg 2 checksum calc";
+    let path = base.damaged(&Debugfs(recipe));
+    let file = fs::File::options().write(true).open(&path).expect("open");
+    let noise: Vec<u8> = (0..8192u32).map(|at| (at * 7 % 251) as u8).collect();
+    file.write_all_at(&noise, first * 1024).expect("write");
+    let found = check(&path);
+    let codes: Vec<&str> = found.findings.iter().map(|it| it.code()).collect();
+    assert!(codes.contains(&"group.head"), "{codes:?}");
+    assert!(!codes.iter().any(|code| code.starts_with("inode.")), "{codes:?}");
+    assert_eq!(repairs(&base, &path), None);
+    let table = fs::read(&path).expect("read")[first as usize * 1024..][..noise.len()].to_vec();
+    assert!(table == noise);
+    let said = text("dumpe2fs", &[path.to_str().expect("path")]);
+    assert!(said.split("Group 2:").nth(1).expect("group").contains("INODE_UNINIT"), "{said}");
 }
 
 /// An image of one group has no copy of a descriptor, and its journal no other journal.

@@ -34,7 +34,9 @@ impl Work<'_> {
     pub(super) fn rebuild(&mut self, dir: Ino, more: &[NewName]) -> Result<bool, FsError> {
         let volume = &self.checker.volume;
         let inode = volume.inodes().read(dir)?;
-        if inode.has_flag(flags::INLINE_DATA) {
+        // Behind encrypted names of which the case does not count are hashes that need a key.
+        let is_keyed = inode.has_flag(flags::ENCRYPT) && inode.has_flag(flags::CASEFOLD);
+        if is_keyed || inode.has_flag(flags::INLINE_DATA) {
             return Ok(false);
         }
         let mut names = self.names_of(&inode)?;
@@ -152,15 +154,13 @@ impl Work<'_> {
         let sb = self.checker.sb();
         let version = sb.default_hash_version();
         let folds = sb.has_incompat(incompat::CASEFOLD) && dir.has_flag(flags::CASEFOLD);
-        // The hash of these names needs a key.
-        let is_keyed = folds && dir.has_flag(flags::ENCRYPT);
         DirFormat {
             block_size: index(sb.block_size),
-            indexed: version.is_some() && sb.has_compat(compat::DIR_INDEX) && !is_keyed,
+            indexed: version.is_some() && sb.has_compat(compat::DIR_INDEX),
             checksums: sb.has_metadata_csum(),
             large: sb.has_incompat(incompat::LARGEDIR),
             typed: sb.has_incompat(incompat::FILETYPE),
-            folds: folds && !is_keyed,
+            folds,
             hash_version: version.unwrap_or_default(),
             hash_seed: sb.hash_seed(),
         }

@@ -28,8 +28,7 @@ pub(super) fn put_head(
     let group = volume.descriptors().read(number)?;
     if checker.has_uninit() || volume.descriptors().has_needless_marks(&group) {
         let unsure = checker.doubtful_groups.contains(&number) || !checker.has_uninit();
-        let both = unsure || checker.is_last(number);
-        let bits = if both { BG_INODE_UNINIT | BG_BLOCK_UNINIT } else { BG_INODE_UNINIT };
+        let bits = if unsure { BG_INODE_UNINIT | BG_BLOCK_UNINIT } else { BG_INODE_UNINIT };
         let at = offset_of!(GroupDesc, bg_flags);
         if let Some(slot) = bytes.get_mut(at..).and_then(<[u8]>::first_chunk_mut::<2>) {
             *slot = (u16::from_le_bytes(*slot) & !bits).to_le_bytes();
@@ -59,6 +58,25 @@ pub(super) fn point(
     let sb = checker.sb();
     let mut bytes = disk.read(descriptor_at(sb, number), usize::from(sb.desc_size))?;
     part.point(&mut bytes, to);
+    put_descriptor(checker, disk, number, bytes)
+}
+
+/// Takes the mark of a never written block bitmap from a descriptor, and leaves that of the inode
+/// table, behind whose inodes in use there may be anything.
+///
+/// # Errors
+/// Errors of the device.
+pub(super) fn note_written_bitmap(
+    checker: &Checker,
+    disk: &mut Patches,
+    number: GroupNo,
+) -> Result<(), FsError> {
+    let sb = checker.sb();
+    let mut bytes = disk.read(descriptor_at(sb, number), usize::from(sb.desc_size))?;
+    let at = offset_of!(GroupDesc, bg_flags);
+    if let Some(slot) = bytes.get_mut(at..).and_then(<[u8]>::first_chunk_mut::<2>) {
+        *slot = (u16::from_le_bytes(*slot) & !BG_BLOCK_UNINIT).to_le_bytes();
+    }
     put_descriptor(checker, disk, number, bytes)
 }
 

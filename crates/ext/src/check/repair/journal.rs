@@ -121,6 +121,10 @@ impl<'w, 'a> JournalRepair<'w, 'a> {
     /// # Errors
     /// Errors of the device.
     pub(super) fn make(&mut self, ino: Ino) -> Result<(), FsError> {
+        // Inodes that cannot be found may have any block.
+        if self.work.checker.has_lost_blocks() {
+            return superblock::drop_journal(self.work.disk);
+        }
         let sb = self.work.checker.sb();
         for count in [journal::default_blocks(sb.blocks), journal::MIN_BLOCKS] {
             let Some(blocks) = self.work.take_blocks(count) else { continue };
@@ -150,7 +154,12 @@ impl<'w, 'a> JournalRepair<'w, 'a> {
         let len = wide(blocks.len()) * u64::from(sb.block_size);
         inode.set_len(len);
         let at = byte_of(sb, first);
-        let mut head = self.work.disk.read(at, volume.block_len())?;
+        // Nothing of what was there may pass for a transaction.
+        let zeros = vec![0; volume.block_len()];
+        for &block in blocks {
+            self.work.disk.put(byte_of(sb, block), &zeros)?;
+        }
+        let mut head = zeros;
         let count = u32::try_from(blocks.len()).unwrap_or(u32::MAX);
         journal::reset(&mut head, count, sb.block_size);
         self.work.disk.put(at, &head)?;

@@ -75,8 +75,8 @@ const WRITABLE: u32 = ro_compat::SPARSE_SUPER
     | ro_compat::ORPHAN_PRESENT;
 
 /// `s_feature_incompat` of volumes that are read, but not written: attributes in inodes of their
-/// own.
-const NOT_WRITABLE: u32 = incompat::EA_INODE;
+/// own, and protection against multiple mounts, by which a repair would have to claim the volume.
+const NOT_WRITABLE: u32 = incompat::EA_INODE | incompat::MMP;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
@@ -212,9 +212,6 @@ impl Repair {
             // so is a cleared inode.
             let waits = fix.directory().is_some_and(|dir| rebuilt.contains(&dir));
             let is_gone = fix.inode().is_some_and(|ino| cleared.contains(&ino));
-            // A descriptor is written as it was decided on, and looked at again.
-            let waits =
-                waits || matches!(fix, Fix::Place(number, _) if fixes.contains(&Fix::Head(number)));
             if waits || (is_gone && !matches!(fix, Fix::Clear(_))) || !done.insert(fix) {
                 continue;
             }
@@ -267,9 +264,10 @@ fn check_writable(checker: &Checker) -> Result<(), FsError> {
     // The repair begins with those that a copy of the superblock lacks.
     let cleared = features::contradicted(&checker.volume).filter(|_| !checker.from_copy);
     let names = cleared.map_or(features, |(cleared, _)| features.without(cleared)).names();
-    if checker.is_used_elsewhere()? {
-        let what = "repairing a volume that is in use, by its multiple mount protection";
-        return Err(FsError::Unsupported(what.to_string()));
+    // The descriptors were read from wrong places: whatever is written by them is wrong.
+    let is_misled = checker.impossible_fields().iter().any(|(it, _)| *it == "s_first_meta_bg");
+    if is_misled && checker.sb().descriptor_blocks() > 1 {
+        return Err(FsError::Unsupported("repairing a volume with a wrong s_first_meta_bg".into()));
     }
     if names.is_empty() {
         return Ok(());
@@ -284,7 +282,6 @@ impl Work<'_> {
         match fix {
             Fix::Superblock => superblock::put(self.checker, self.disk)?,
             Fix::LargeFile => superblock::set_feature(self.disk, ro_compat::LARGE_FILE)?,
-            Fix::Mmp => self.checker.put_mmp(self.disk)?,
             Fix::ManyLinks => superblock::set_feature(self.disk, ro_compat::DIR_NLINK)?,
             Fix::Replay => crate::journal::repair_home(self.disk)?,
             Fix::EmptyJournal => JournalRepair::of(self).empty()?,
@@ -293,6 +290,9 @@ impl Work<'_> {
             Fix::NewJournal(ino) => JournalRepair::of(self).make(ino)?,
             Fix::Place(number, part) => {
                 return place::place(self.checker, self.disk, &mut self.space, number, part);
+            }
+            Fix::WrittenBitmap(number) => {
+                groups::note_written_bitmap(self.checker, self.disk, number)?;
             }
             Fix::Head(number) => groups::put_head(self.checker, self.disk, number)?,
             Fix::OrphanList => superblock::set_last_orphan(self.disk, Ino::ZERO)?,

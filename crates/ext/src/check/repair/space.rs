@@ -50,25 +50,18 @@ impl Space {
         None
     }
 
-    /// Takes the first run of this length within others, of blocks that are not marked as used if
-    /// there is one; `None` when none is free.
-    pub(super) fn run(&mut self, checker: &Checker, len: u64, within: Extent) -> Option<Extent> {
+    /// Takes the first block of a run that is not marked as used.
+    pub(super) fn unmarked_in(&mut self, checker: &Checker, run: Extent) -> Option<BlockNo> {
         let marked = self.marked.get_or_insert_with(|| marked_blocks(checker));
-        for is_strict in [true, false] {
-            let mut start = within.start.get();
-            for at in within.start.get()..within.end().get() {
-                if self.used.get(index(at)) || (is_strict && marked.get(index(at))) {
-                    start = at + 1;
-                } else if at + 1 - start == len {
-                    for taken in start..=at {
-                        let is_new = self.used.set(index(taken));
-                        debug_assert!(is_new, "block {taken} was free");
-                    }
-                    return Some(Extent::new(BlockNo::new(start), len));
-                }
-            }
-        }
-        None
+        let mut blocks = run.start.get()..run.end().get();
+        let found = blocks.find(|&at| !marked.get(index(at)) && self.used.set(index(at)))?;
+        Some(BlockNo::new(found))
+    }
+
+    /// Takes the first block of a run, also one that a bitmap marks as used.
+    pub(super) fn block_in(&mut self, run: Extent) -> Option<BlockNo> {
+        let mut blocks = run.start.get()..run.end().get();
+        blocks.find(|&at| self.used.set(index(at))).map(BlockNo::new)
     }
 
     /// Gives a run back: nothing leads to it.
@@ -87,12 +80,19 @@ fn marked_blocks(checker: &Checker) -> Bits {
     let mut marked = Bits::new(index(volume.sb.blocks));
     for number in (0..volume.sb.groups).map(GroupNo::new) {
         let Ok(group) = volume.descriptors().read(number) else { continue };
+        let blocks = volume.sb.group_blocks(number);
+        // What it marks is not known.
+        if checker.lost_block_bitmaps.contains(&number) {
+            for at in blocks.start.get()..blocks.end().get() {
+                marked.set(index(at));
+            }
+            continue;
+        }
         if group.block_uninit() {
             continue;
         }
         // An unreadable bitmap marks nothing.
         let Ok(bitmap) = volume.bitmaps().blocks(&group) else { continue };
-        let blocks = volume.sb.group_blocks(number);
         for bit in 0..blocks.len {
             let byte = bitmap.get(index(bit >> 3)).copied().unwrap_or_default();
             if byte & (1 << (bit & 7)) != 0 {

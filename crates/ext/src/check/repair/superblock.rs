@@ -76,7 +76,7 @@ fn mend(checker: &Checker, raw: &mut Superblock) {
             }
             "s_clusters_per_group" => raw.s_clusters_per_group = sb.blocks_per_group.into(),
             "s_log_groups_per_flex" => raw.s_log_groups_per_flex = 0,
-            // All descriptors lie where they lie without the feature.
+            // The only block of descriptors lies where it lies without the feature.
             "s_first_meta_bg" => {
                 raw.s_first_meta_bg = 0.into();
                 let bits = raw.s_feature_incompat.get() & !incompat::META_BG;
