@@ -4,6 +4,7 @@ use crate::inode::Inodes;
 use crate::ondisk::{compat, ro_compat, special};
 use crate::superblock::Super;
 use seekless_fs::FsError;
+use seekless_fs::extents::union;
 use seekless_units::{Extent, GroupNo, Ino};
 
 /// A file that belongs to the volume.
@@ -88,7 +89,7 @@ impl Inodes<'_> {
         if self.is_unused(list)? {
             return Ok(inodes);
         }
-        let bad = self.volume().maps().blocks_of_any_kind(&self.read(list)?)?;
+        let bad = union(self.volume().maps().blocks_of_any_kind(&self.read(list)?)?);
         let per_block = self.volume().sb.block_size / u32::from(self.volume().sb.inode_size);
         for group in (0..self.volume().sb.groups).map(GroupNo::new) {
             let table = Extent::new(
@@ -96,7 +97,9 @@ impl Inodes<'_> {
                 self.volume().sb.itable_blocks(),
             );
             let before = group.get() * self.volume().sb.inodes_per_group;
-            for run in bad.iter().filter(|run| run.overlaps(table)) {
+            let first = bad.partition_point(|run| run.end() <= table.start);
+            let inside = bad.iter().skip(first).take_while(|run| run.start < table.end());
+            for run in inside {
                 let first = run.start.max(table.start) - table.start;
                 let end = run.end().min(table.end()) - table.start;
                 let slot = |block: u64| {

@@ -21,9 +21,7 @@ impl<'w, 'a> BadBlockCheck<'w, 'a> {
     pub(super) fn of(pass: &'w mut InodePass<'a>) -> Self {
         Self { pass }
     }
-}
 
-impl BadBlockCheck<'_, '_> {
     /// Compares the list of bad blocks, whose blocks are claimed, with the metadata. Copies of the
     /// superblock may lie in them, and inodes in them are not used.
     ///

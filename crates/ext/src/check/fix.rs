@@ -179,9 +179,9 @@ pub(super) enum Stage {
     Connections,
     /// Unreferenced inodes, now that every name is known.
     Unreferenced,
-    /// Bitmaps that are not where they should be: the owners of all blocks are known by now.
+    /// Bitmaps in wrong places: the earlier stages have found the owners of all blocks.
     Parts,
-    /// A journal in place of one that was lost: what is free is known by now.
+    /// A new journal in place of a lost one: the earlier stages have found the free blocks.
     NewJournal,
     /// Numbers of links.
     Links,

@@ -19,9 +19,7 @@ impl<'w, 'a> JournalCheck<'w, 'a> {
     pub(super) fn of(pass: &'w mut InodePass<'a>) -> Self {
         Self { pass }
     }
-}
 
-impl JournalCheck<'_, '_> {
     /// Looks at the journal; whether its inode is to be checked as that of a file.
     ///
     /// # Errors

@@ -32,6 +32,7 @@ mod journal;
 mod links;
 mod metadata;
 mod mmp;
+mod name_rules;
 mod names;
 mod orphans;
 mod paths;

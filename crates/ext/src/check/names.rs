@@ -2,18 +2,17 @@
 
 use super::checker::Checker;
 use super::fix::{Fix, Spot, Stage};
+use super::name_rules::NameRules;
 use super::problems;
-use crate::casefold;
 use crate::dir::{Directory, RawEntry, SHORTEST, entry_at, kind_of, reaches_over_tail, record_len};
 use crate::htree;
 use crate::inline;
 use crate::inode::Inode;
-use crate::ondisk::{DirEntryHead, ENCODING_STRICT, InodeCore, flags, incompat, special};
+use crate::ondisk::{DirEntryHead, InodeCore, flags, incompat, special};
 use crate::reserved::OwnFile;
 use seekless_fs::field;
 use seekless_fs::{Corruption, FileKind, FsError, Location};
 use seekless_units::{Ino, Lbn};
-use std::borrow::Cow;
 use std::collections::HashSet;
 use std::mem::offset_of;
 
@@ -207,11 +206,11 @@ impl NamePass<'_> {
             );
             self.rebuild(&inode, None);
         }
-        let is_folded = self.is_folded(&inode);
+        let rules = NameRules::of(self.checker.sb(), &inode);
         let mut known = HashSet::new();
         for (number, name) in names.iter().enumerate() {
             self.entry(&inode, number, name)?;
-            if !known.insert(key(is_folded, &name.name)) {
+            if !known.insert(rules.key(&name.name)) {
                 let what = format!("`{}` is a duplicate entry", show(&name.name));
                 self.checker.found(problems::ENTRY_DUPLICATE, what, place(dir));
                 let spot = Spot { dir, at: name.at };
@@ -375,10 +374,7 @@ impl NamePass<'_> {
             }
             _ => {}
         }
-        let encrypted = self.checker.policies.contains_key(&dir);
-        let is_text = !self.is_folded(inode) || std::str::from_utf8(&entry.name).is_ok();
-        let is_name = is_text && !entry.name.iter().any(|&byte| byte == b'/' || byte == 0);
-        if !encrypted && !is_name {
+        if !NameRules::of(self.checker.sb(), inode).takes(&entry.name) {
             let what = format!("`{}` is not a valid name", show(&entry.name));
             self.checker.found(problems::ENTRY_NAME, what, place(dir));
             self.rebuild(inode, Some(Fix::Respell(spot)));
@@ -458,13 +454,6 @@ impl NamePass<'_> {
     fn is_named_journal(&self, ino: Ino) -> bool {
         let sb = &self.checker.volume.sb;
         sb.own_file(ino) == Some(OwnFile::Journal) && !sb.is_reserved(ino)
-    }
-
-    /// Whether the names of a directory are text of which the case does not count. e2fsck goes by
-    /// that only on a volume that is strict; others may have names that are no text.
-    fn is_folded(&self, dir: &Inode) -> bool {
-        let is_strict = self.checker.sb().raw.s_encoding_flags.get() & ENCODING_STRICT != 0;
-        is_strict && dir.has_flag(flags::CASEFOLD) && !dir.has_flag(flags::ENCRYPT)
     }
 
     /// Whether an inode lies in the never written part of its table.
@@ -570,12 +559,6 @@ impl NamePass<'_> {
 /// The file type of a kind in an entry.
 pub(super) fn code_of(kind: FileKind) -> u8 {
     (1..=7).find(|&code| kind_of(code) == Some(kind)).unwrap_or(0)
-}
-
-/// A name as it is compared with the others of its directory.
-fn key(is_folded: bool, name: &[u8]) -> Cow<'_, [u8]> {
-    let folded = if is_folded { casefold::fold(name) } else { None };
-    folded.map_or(Cow::Borrowed(name), |folded| Cow::Owned(folded.into_bytes()))
 }
 
 fn show(name: &[u8]) -> String {

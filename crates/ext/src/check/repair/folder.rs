@@ -4,7 +4,7 @@ use super::Work;
 use super::inode::InodeMut;
 use super::map::contiguous;
 use super::superblock::{byte_of, time};
-use crate::casefold;
+use crate::check::name_rules::NameRules;
 use crate::check::names::{CheckedEntry, code_of, place, tolerant};
 use crate::dir::{Directory, kind_of};
 use crate::encode::dirblocks::{DirFormat, DirRecord, Packing};
@@ -41,10 +41,10 @@ impl Work<'_> {
         }
         let mut names = self.names_of(&inode)?;
         names.extend_from_slice(more);
-        let names = match Sort::of(&inode) {
+        let names = match NameRules::of(&volume.sb, &inode) {
             // A name cannot be changed without its key.
-            Sort::Encrypted => first_of_each(names),
-            sort => distinct(names, sort),
+            NameRules::Encrypted => first_of_each(names),
+            rules => distinct(names, rules),
         };
         let mut changed = InodeMut::read(volume, self.disk, dir)?;
         if self.put_names(&mut changed, dir, self.parent_of(dir), &names)? {
@@ -194,7 +194,7 @@ impl Work<'_> {
                 let seen = self.checker.seen.get(&entry.ino).map(|seen| seen.kind);
                 let kind = kind_of(entry.file_type).or(seen).unwrap_or(FileKind::Regular);
                 // Bytes that no path can have are replaced, as in e2fsck.
-                let name = Sort::of(inode).sane(entry.name);
+                let name = NameRules::of(&self.checker.volume.sb, inode).sane(entry.name);
                 names.push(NewName { ino: entry.ino, kind, name });
             }
         }
@@ -229,45 +229,6 @@ impl Work<'_> {
             }
         }
         Ok(None)
-    }
-}
-
-/// The names that a directory can have.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sort {
-    Plain,
-    /// Text, of which the case does not count.
-    Folded,
-    /// Any bytes.
-    Encrypted,
-}
-
-impl Sort {
-    pub(super) fn of(dir: &Inode) -> Self {
-        match () {
-            () if dir.has_flag(flags::ENCRYPT) => Self::Encrypted,
-            () if dir.has_flag(flags::CASEFOLD) => Self::Folded,
-            () => Self::Plain,
-        }
-    }
-
-    /// A name without bytes that no path can have; of text, from the first byte on that is none.
-    fn sane(self, name: &[u8]) -> Vec<u8> {
-        let valid = match std::str::from_utf8(name) {
-            Err(error) if self == Self::Folded => error.valid_up_to(),
-            _ => name.len(),
-        };
-        let sane = |(at, &byte): (usize, &u8)| {
-            let is_kept = self == Self::Encrypted || (at < valid && !matches!(byte, 0 | b'/'));
-            if is_kept { byte } else { b'.' }
-        };
-        name.iter().enumerate().map(sane).collect()
-    }
-
-    /// A name as it is compared with others.
-    fn key(self, name: &[u8]) -> Vec<u8> {
-        let folded = if self == Self::Folded { casefold::fold(name) } else { None };
-        folded.map_or_else(|| name.to_vec(), String::into_bytes)
     }
 }
 
@@ -336,13 +297,14 @@ fn pack(format: &DirFormat, records: &[DirRecord<'_>]) -> Result<Packing, FsErro
 
 /// Makes names distinct: of equal names for the same inode the first stays, those of other inodes
 /// get a number behind.
-fn distinct(names: Vec<NewName>, sort: Sort) -> Vec<NewName> {
+fn distinct(names: Vec<NewName>, rules: NameRules) -> Vec<NewName> {
     let mut taken: HashMap<Vec<u8>, Ino> = HashMap::with_capacity(names.len());
-    let all: HashSet<Vec<u8>> = names.iter().map(|name| sort.key(&name.name)).collect();
+    let all: HashSet<Vec<u8>> =
+        names.iter().map(|name| rules.key(&name.name).into_owned()).collect();
     let mut out = Vec::with_capacity(names.len());
     let mut next = 0u32;
     for mut name in names {
-        match taken.get(&sort.key(&name.name)) {
+        match taken.get(rules.key(&name.name).as_ref()) {
             Some(&ino) if ino == name.ino => continue,
             Some(_) => {
                 let own = std::mem::take(&mut name.name);
@@ -351,7 +313,7 @@ fn distinct(names: Vec<NewName>, sort: Sort) -> Vec<NewName> {
                     next += 1;
                     let room = (NAME_MAX - ending.len()).min(own.len());
                     let tried = [own.get(..room).unwrap_or_default(), &ending].concat();
-                    let key = sort.key(&tried);
+                    let key = rules.key(&tried).into_owned();
                     if !taken.contains_key(&key) && !all.contains(&key) {
                         name.name = tried;
                     }
@@ -359,7 +321,7 @@ fn distinct(names: Vec<NewName>, sort: Sort) -> Vec<NewName> {
             }
             None => {}
         }
-        taken.insert(sort.key(&name.name), name.ino);
+        taken.insert(rules.key(&name.name).into_owned(), name.ino);
         out.push(name);
     }
     debug_assert_eq!(taken.len(), out.len(), "each name is there once");

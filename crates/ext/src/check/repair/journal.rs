@@ -154,7 +154,7 @@ impl<'w, 'a> JournalRepair<'w, 'a> {
         let len = wide(blocks.len()) * u64::from(sb.block_size);
         inode.set_len(len);
         let at = byte_of(sb, first);
-        // Nothing of what was there may pass for a transaction.
+        // A replay could take old contents for a transaction.
         let zeros = vec![0; volume.block_len()];
         for &block in blocks {
             self.work.disk.put(byte_of(sb, block), &zeros)?;

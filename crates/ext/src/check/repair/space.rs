@@ -81,7 +81,7 @@ fn marked_blocks(checker: &Checker) -> Bits {
     for number in (0..volume.sb.groups).map(GroupNo::new) {
         let Ok(group) = volume.descriptors().read(number) else { continue };
         let blocks = volume.sb.group_blocks(number);
-        // What it marks is not known.
+        // No bitmap tells which blocks are free.
         if checker.lost_block_bitmaps.contains(&number) {
             for at in blocks.start.get()..blocks.end().get() {
                 marked.set(index(at));

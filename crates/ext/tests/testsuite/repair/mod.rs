@@ -2,7 +2,7 @@
 
 mod interrupted;
 pub(crate) mod judge;
-mod keeps;
+pub(crate) mod keeps;
 mod replay;
 mod storm;
 

@@ -119,6 +119,13 @@ fn judge(sound: &Sound, bytes: &[u8], scratch: &Path) -> Option<String> {
     (!lost.is_empty()).then(|| format!("lost: {}\n{found}", lost.join(", ")))
 }
 
+/// What is wrong with our repair of an image that was sound before, if anything.
+pub(crate) fn judge_image(sound: &[u8], damaged: &[u8]) -> Option<String> {
+    let tree = Tree::read(sound).expect("a sound volume");
+    let sound = Sound { bytes: Vec::new(), tree };
+    judge(&sound, damaged, Scratch::new("keeps-judged").path())
+}
+
 /// Damages a volume in each of these ways; what went wrong, a paragraph each.
 fn sweep(name: &str, damage: impl Iterator<Item = Damage>) -> (usize, Vec<String>) {
     let sound = sound(name);
