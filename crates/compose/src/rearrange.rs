@@ -2,7 +2,7 @@
 
 use crate::base::{Bases, Likeness, open_sound};
 use crate::build::Build;
-use crate::formats::{E2FSCK, ExtBases, OlderImages, REARRANGED};
+use crate::formats::{E2FSCK, OlderImages, REARRANGED};
 use crate::older::OlderVolume;
 use crate::opened::RearrangedFormat;
 use crate::options::VolumeOptions;
@@ -12,7 +12,6 @@ use seekless_ext::{BuildOptions, Builder, ExtImage};
 use seekless_formats::claim;
 use seekless_fs::format::{self, Format, OpenOptions, Probe};
 use seekless_fs::plan::{NewVolume, ObjectId, Plan, Rearrange, Run};
-use seekless_fs::source::Source;
 use seekless_fs::term::{Term, Text};
 use seekless_fs::{FsError, Inspect};
 use seekless_images::targets::{Target, copy_of_table, copy_range};
@@ -149,8 +148,7 @@ impl Rearrangement<'_> {
         Ok(())
     }
 
-    /// Writes the same tree as a file system of another shape; with older images, of the shape of
-    /// the first of them, and with their files in their places.
+    /// Writes the same tree as a file system of another shape.
     ///
     /// # Errors
     /// As [`Rearrangement::rearrange`]; contents that do not fit.
@@ -158,7 +156,6 @@ impl Rearrangement<'_> {
         &self,
         image: &Arc<ExtImage>,
         options: &BuildOptions,
-        bases: Option<(&ExtBases, Likeness)>,
         replays: &mut [Replayed],
     ) -> Result<(), Error> {
         let about = |error| self.about(error);
@@ -167,36 +164,26 @@ impl Rearrangement<'_> {
         let tree = ImageSource::open(image.clone(), &TreeOptions::default()).map_err(about)?;
         let nodes = tree.nodes_by_inode().map_err(about)?;
         let object = |ino| nodes.get(&ino).map(|node| ObjectId::new(node.index() as u32));
-        let replays: &[Replayed] = replays;
-        let touches = |builder: &Builder<'_>| {
-            let mut touches = planner::touches(replays, &object, 1);
-            for touch in &mut touches {
-                // The directory is rewritten: present blocks of names do not count.
-                if let Part::Blocks(run) = &mut touch.part
-                    && builder.demand().is_directory(touch.object)
-                {
-                    *run = Run { lbn: Lbn::ZERO, len: u64::from(u32::MAX) };
-                }
-            }
-            touches
-        };
         let name = self.image.display().to_string();
-        let place = Destination::whole(self.target);
-        if let Some((bases, likeness)) = bases {
-            let named: (&dyn Source, &str) = (&tree, &name);
-            let planned = bases.plan(named, (options, likeness), touches, self.storage)?;
-            return planned.write(&name, place, self.progress).map(drop);
-        }
         let builder = Builder::new(&tree, options).map_err(about)?;
+        let mut touches = planner::touches(&*replays, &object, 1);
+        for touch in &mut touches {
+            // The directory is rewritten: present blocks of names do not count.
+            if let Part::Blocks(run) = &mut touch.part
+                && builder.demand().is_directory(touch.object)
+            {
+                *run = Run { lbn: Lbn::ZERO, len: u64::from(u32::MAX) };
+            }
+        }
         let build = Build {
             source: &tree,
             name: &name,
             traces: &[],
             storage: self.storage,
-            destination: place,
+            destination: Destination::whole(self.target),
             progress: self.progress,
         };
-        build.volume(&builder, &touches(&builder)).map(drop)
+        build.volume(&builder, &touches).map(drop)
     }
 
     /// Writes the same tree as a volume of the shape of the first of older images of its format, in

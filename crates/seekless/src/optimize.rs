@@ -2,7 +2,6 @@
 
 use crate::{Error, LaidOutFor, Progress, Reflink, Score, Trace};
 use seekless_compose::base::Likeness;
-use seekless_compose::formats::OlderImages;
 use seekless_compose::held_out::{Bounds, HeldOut};
 use seekless_compose::rearrange::{self, Rearrangement};
 use seekless_fs::format::OpenOptions;
@@ -252,30 +251,17 @@ impl Optimize {
         let older = rearrange::older_images(&self.image, place, &self.like, options)?;
         let move_budget = ByteLen::new(self.move_budget);
         let likeness = Likeness { move_budget, ..Likeness::default() };
-        if let Some(older) = older.as_ref().filter(|older| older.ext().is_none()) {
-            let old = rearrangement.rebuild_on(older, likeness, traces, options)?;
+        if let Some(older) = older {
+            let old = rearrangement.rebuild_on(&older, likeness, traces, options)?;
             return Ok((self.scores(old.as_ref(), traces).map_err(about)?, Vec::new()));
         }
         let old = rearrange::open(&self.image, place, options)?;
-        let bases = older.as_ref().and_then(OlderImages::ext);
         let block = old.inspect().geometry().block_size;
-        // The new image has the blocks of the older one.
-        let block = bases.map_or(block, |bases| bases.volume().options().block_size);
         rearrangement.target.refuse_blocks(block, "a new image with larger blocks fits it")?;
         let mut replays = replay_for_layout(old.inspect(), traces).map_err(about)?;
-        let held_out = match (old.ext(), bases) {
-            (Some(image), Some(bases)) => {
-                let shape = bases.volume().options();
-                rearrangement.rebuild(image, &shape, Some((bases, likeness)), &mut replays)?;
-                Vec::new()
-            }
-            _ => {
-                rearrangement.rearrange(old.as_ref(), &mut replays)?;
-                let programs: Vec<_> =
-                    self.traces.iter().map(|trace| trace.program.clone()).collect();
-                rearrangement.held_out(old.as_ref(), &programs, traces, &replays)?
-            }
-        };
+        rearrangement.rearrange(old.as_ref(), &mut replays)?;
+        let programs: Vec<_> = self.traces.iter().map(|trace| trace.program.clone()).collect();
+        let held_out = rearrangement.held_out(old.as_ref(), &programs, traces, &replays)?;
         Ok((self.scores(old.inspect(), traces).map_err(about)?, held_out))
     }
 

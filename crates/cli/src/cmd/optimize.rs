@@ -17,7 +17,6 @@ use crate::scoring::fit;
 use crate::written::Written;
 use clap::{Args, ValueEnum};
 use seekless_compose::base::Likeness;
-use seekless_compose::formats::{ExtBases, OlderImages};
 use seekless_compose::freed::Freed;
 use seekless_compose::held_out::HeldOut;
 use seekless_compose::rearrange::{self, Rearrangeable, Rearrangement};
@@ -146,20 +145,13 @@ impl OptimizeArgs {
     }
 
     /// Options of a rebuild; `None` if moving files within the file system suffices.
-    fn rebuild(
-        &self,
-        opened: &dyn Rearrangeable,
-        bases: Option<&ExtBases>,
-    ) -> Result<Option<BuildOptions>, Failure> {
+    fn rebuild(&self, opened: &dyn Rearrangeable) -> Result<Option<BuildOptions>, Failure> {
         let Some(image) = opened.ext() else {
             if self.inline_data != InlineData::Auto || self.inode_size.is_some() {
                 return Err(Failure::usage("--inline-data and --inode-size are for ext images"));
             }
             return Ok(None);
         };
-        if let Some(bases) = bases {
-            return Ok(Some(bases.volume().options()));
-        }
         let mut options = BuildOptions::like(image);
         let list = match (self.inline_data, options.has_inline_data()) {
             (InlineData::On, false) => "inline_data",
@@ -201,31 +193,27 @@ pub(crate) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Fail
         storage,
         progress: &progress,
     };
-    let bases = match &older {
-        None => None,
-        Some(OlderImages::Ext(bases)) => Some(bases),
-        Some(older) => {
-            let (gains, scattered) = like::rebuild(args, older, &rearrangement)?;
-            target.finish()?;
-            report(args, &gains, &[], &scattered, global)?;
-            return Ok(ExitCode::SUCCESS);
-        }
-    };
+    if let Some(older) = &older {
+        let (gains, scattered) = like::rebuild(args, older, &rearrangement)?;
+        target.finish()?;
+        report(args, &gains, &[], &scattered, global)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let opened = rearrange::open(&args.image, &args.place.place(), args.open.options())?;
     let image = opened.inspect();
-    // The new image has the blocks of the older one.
-    let block = bases.map_or(image.geometry().block_size, |it| it.volume().options().block_size);
-    target.refuse_blocks(block, "build a new image with larger blocks for it")?;
+    target.refuse_blocks(
+        image.geometry().block_size,
+        "build a new image with larger blocks for it",
+    )?;
     let recordings: Vec<_> =
         args.trace.iter().map(|path| traces::load_recording(path)).collect::<Result<_, _>>()?;
     let (programs, traces): (Vec<Program>, Vec<Vec<Event>>) = recordings.into_iter().unzip();
     let about = |error| Failure::from(error).about(args.image.display());
     let mut replays = replays(&args.image, image, &args.trace, &traces)?;
     let scattered = scattered_in(image, &replays, storage).map_err(about)?;
-    let held_out = match (opened.ext(), args.rebuild(opened.as_ref(), bases)?) {
+    let held_out = match (opened.ext(), args.rebuild(opened.as_ref())?) {
         (Some(image), Some(options)) => {
-            let bases = bases.map(|bases| (bases, args.likeness()));
-            rearrangement.rebuild(image, &options, bases, &mut replays)?;
+            rearrangement.rebuild(image, &options, &mut replays)?;
             Vec::new()
         }
         _ => {

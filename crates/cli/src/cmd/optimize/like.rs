@@ -13,7 +13,7 @@ pub(super) fn open(args: &OptimizeArgs) -> Result<Option<OlderImages>, Failure> 
     Ok(rearrange::older_images(&args.image, &place, &args.like, args.open.options())?)
 }
 
-/// Writes an image whose parts cannot be moved one by one: as a build on the older images does.
+/// Writes the image as a build on the older images does.
 /// Returns the scores, and the large files that the traces read in small pieces.
 pub(super) fn rebuild(
     args: &OptimizeArgs,
