@@ -32,7 +32,7 @@ pub(crate) fn superblock(device: &dyn BlockDevice) -> Option<(Super, BlockNo)> {
             let at = ByteLen::new(block * size);
             let found = Super::read_copy(device, at).ok().filter(|sb| {
                 let number = u64::from(sb.raw.s_block_group_nr.get());
-                // Copies of the first revision do not tell their group.
+                // Copies of revision 0 have no number of a group.
                 let is_untold = sb.raw.s_rev_level.get() == 0 && number == 0;
                 u64::from(sb.block_size) == size && (number == group || is_untold)
             });

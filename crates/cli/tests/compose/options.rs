@@ -629,7 +629,8 @@ fn the_root_has_the_owner_that_is_asked_for() {
         (&[&image, &upper], "ext2"),
     ] {
         let build = [&["build"][..], sources, &["-o", &made, "--force", "--format", format]];
-        let build = [&build.concat()[..], &["--owner", "7:8"]].concat();
+        // The Sleuth Kit does not take volumes of 256 KiB for UFS.
+        let build = [&build.concat()[..], &["--owner", "7:8", "--size", "16M"]].concat();
         text(&seekless(&build));
         let before = manifest(&made, &["lost+found"]);
         text(&seekless(&[&build[..], &asked].concat()));
@@ -646,6 +647,10 @@ fn the_root_has_the_owner_that_is_asked_for() {
             assert!(root.contains("User:    12   Group: 70000"), "{root}");
             assert!(root.contains("Mode:  01750"), "{root}");
             run("e2fsck", &["-fn", &made]);
+        } else if ready("istat") {
+            let root = run("istat", &[&made, "2"]);
+            assert!(root.contains("uid / gid: 12 / 70000"), "{root}");
+            assert!(root.contains("rwxr-x--"), "{root}");
         }
     }
     for mode in ["8", "10000", "-1", "rwx"] {

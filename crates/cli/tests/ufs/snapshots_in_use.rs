@@ -194,6 +194,12 @@ fn snapshots_of_a_mounted_volume_are_listed_and_removed() {
         mounted.end();
         text(&seekless(&["check", &image]));
         same("the other snapshot", &last, &manifest_of("/last"));
+        if ready("fls") {
+            let listed = run("fls", &["-r", "-p", "-u", &image]);
+            let has = |name: &str| listed.lines().any(|line| line.ends_with(name));
+            assert!(has("\tlast") && has("\tnext") && has("\tfile"), "{listed}");
+            assert!(!has(".snap/daily") && !has("c/b/weekly"), "{listed}");
+        }
         let mounted = Mounted::new(&image, &at, "rw");
         let told = text(&seekless(&["snapshot", "rm", "--json", mnt, "--all"]));
         assert!(told.contains(r#""removed":2"#), "{told}");

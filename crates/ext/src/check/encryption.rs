@@ -50,7 +50,7 @@ impl InodePass<'_> {
         }
         let ino = inode.ino;
         let context = match self.checker.volume.attributes().encryption_context(inode) {
-            // Attributes that cannot be read are reported as such, and looked at again without those.
+            // They are reported and dropped; the next round looks at the others.
             Err(FsError::Corrupt { .. }) => {
                 self.checker.policies.insert(ino, Policy::Unread);
                 return Ok(());

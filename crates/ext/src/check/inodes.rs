@@ -651,7 +651,7 @@ impl InodePass<'_> {
         if inode.has_flag(flags::INLINE_DATA) || is_told {
             return Ok(());
         }
-        // Of an encrypted target, the length stands before it.
+        // An encrypted target begins with its length.
         let is_encrypted = inode.has_flag(flags::ENCRYPT);
         let ends = |target: &[u8]| match target.first_chunk() {
             Some(len) if is_encrypted => {

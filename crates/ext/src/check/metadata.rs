@@ -352,7 +352,7 @@ impl MetadataPass<'_> {
         let place = Location::of("group descriptor").in_group(number);
         // e2fsck takes it for one that was never set.
         let is_unset = run.start == BlockNo::ZERO && self.fits(part, group);
-        // An inode table is not made again: with it names and contents would go.
+        // A new inode table would lose names and contents.
         self.checker.graded(is_unset && part != Part::Table, problems::GROUP_HEAD, what, place);
         if part != Part::Table {
             self.checker.fix(Stage::Parts, Fix::Place(number, part));

@@ -452,7 +452,7 @@ fn damage_of_multiple_mount_protection_is_named() {
     }
 }
 
-/// Copies of the superblock of the first revision do not tell their group.
+/// Copies of a superblock of revision 0 have no number of a group.
 #[test]
 fn a_copy_of_the_first_revision_is_found() {
     if !there() {

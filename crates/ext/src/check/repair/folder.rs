@@ -34,7 +34,7 @@ impl Work<'_> {
     pub(super) fn rebuild(&mut self, dir: Ino, more: &[NewName]) -> Result<bool, FsError> {
         let volume = &self.checker.volume;
         let inode = volume.inodes().read(dir)?;
-        // Behind encrypted names of which the case does not count are hashes that need a key.
+        // With casefold, an encrypted name has a hash behind it, which only its key gives.
         let is_keyed = inode.has_flag(flags::ENCRYPT) && inode.has_flag(flags::CASEFOLD);
         if is_keyed || inode.has_flag(flags::INLINE_DATA) {
             return Ok(false);

@@ -29,7 +29,7 @@ impl Work<'_> {
         self.space.block(self.checker)
     }
 
-    /// Takes so many blocks, or none where that many are not free.
+    /// Takes `count` blocks; none if fewer are free.
     pub(super) fn take_blocks(&mut self, count: u64) -> Option<Vec<BlockNo>> {
         let mut blocks = Vec::new();
         for _ in 0..count {

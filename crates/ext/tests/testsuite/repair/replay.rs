@@ -145,7 +145,7 @@ impl Wrong {
     }
 }
 
-/// Transactions that are damaged are a finding; a preen and a repair bring home what e2fsck does.
+/// A damaged transaction is a finding. A preen and a repair write back what e2fsck writes back.
 #[test]
 fn damage_in_a_journal_is_never_written_home() {
     if !is_there() {
