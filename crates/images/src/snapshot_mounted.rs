@@ -8,7 +8,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 use seekless_fs::snapshot::SnapshotFile;
 use seekless_host::snapshot_request::{
-    list_snapshots, release_snapshot, take_snapshot, take_write_lease,
+    Listed, list_snapshots, release_snapshot, take_snapshot, take_write_lease,
 };
 use seekless_units::{ByteLen, Ino};
 use std::collections::BTreeMap;
@@ -159,13 +159,12 @@ fn refused(mount: &Path, error: &io::Error, room: &str) -> Error {
 /// for a snapshot that others have open. Nothing is removed then. [`ErrorKind::NoSpace`] if there is no
 /// room for copies that other snapshots may need.
 pub fn remove_mounted(mount: &Path, names: Option<&[Vec<u8>]>) -> Result<u64, Error> {
-    let listed = list_mounted(mount)?;
     let all: Vec<Vec<u8>>;
     let names = match names {
         Some(names) => names,
         None => {
-            let paths = listed.iter().map(|found| {
-                found.path.clone().ok_or_else(|| {
+            let paths = list_mounted(mount)?.into_iter().map(|found| {
+                found.path.ok_or_else(|| {
                     let what = format!("removing the snapshot of inode {}", found.ino);
                     let why = "which has no name that the caller can read";
                     Error::new(ErrorKind::Unsupported, format!("{what}, {why}"))
@@ -177,10 +176,11 @@ pub fn remove_mounted(mount: &Path, names: Option<&[Vec<u8>]>) -> Result<u64, Er
         }
     };
     let root = open_root(mount)?;
+    let listed = list(mount, &root)?;
     let mut doomed: Vec<Doomed<'_>> = Vec::new();
     for name in names {
         let found = Doomed::open(mount, &root, name)?;
-        if listed.iter().all(|snapshot| u64::from(snapshot.ino.get()) != found.ino) {
+        if listed.iter().all(|snapshot| snapshot.inode != found.ino) {
             let shown = String::from_utf8_lossy(name);
             return Err(Error::usage(format!("{shown} is not a snapshot")).about(mount.display()));
         }
@@ -309,13 +309,7 @@ const EOPNOTSUPP: i32 = Errno::OPNOTSUPP.raw_os_error();
 /// mount of another server or format; [`ErrorKind::System`].
 pub fn list_mounted(mount: &Path) -> Result<Vec<SnapshotFile>, Error> {
     let root = open_root(mount)?;
-    let listed = list_snapshots(&root).map_err(|error| match error.raw_os_error() {
-        Some(ENOTTY | EOPNOTSUPP) => {
-            let what = "not a UFS volume that seekless has mounted with rw";
-            Error::new(ErrorKind::Unsupported, what).about(mount.display())
-        }
-        _ => Error::io(mount.display(), &error),
-    })?;
+    let listed = list(mount, &root)?;
     let mut paths: BTreeMap<u64, Option<Vec<u8>>> =
         listed.iter().map(|found| (found.inode, None)).collect();
     find(&root, &mut paths).map_err(|errno| Error::io(mount.display(), &errno.into()))?;
@@ -332,6 +326,17 @@ pub fn list_mounted(mount: &Path) -> Result<Vec<SnapshotFile>, Error> {
         });
     }
     Ok(found)
+}
+
+/// The snapshots that the server lists.
+fn list(mount: &Path, root: &File) -> Result<Vec<Listed>, Error> {
+    list_snapshots(root).map_err(|error| match error.raw_os_error() {
+        Some(ENOTTY | EOPNOTSUPP) => {
+            let what = "not a UFS volume that seekless has mounted with rw";
+            Error::new(ErrorKind::Unsupported, what).about(mount.display())
+        }
+        _ => Error::io(mount.display(), &error),
+    })
 }
 
 /// Finds a path of each of some inodes. Directories that cannot be opened are left out.
