@@ -47,8 +47,11 @@ impl FfsImage {
     fn is_snapshot(&self, inode: &Inode) -> Result<bool, FsError> {
         let is_listed = || self.volume.sb.tuning.snapshots().any(|listed| listed == inode.ino);
         if inode.is_snapshot() && !is_listed() {
-            let what = format!("contents of an unlisted snapshot (inode {})", inode.ino);
-            return Err(FsError::Unsupported(what));
+            let ino = inode.ino;
+            return Err(FsError::Unsupported(format!(
+                "contents of the snapshot of inode {ino}, which the superblock does not list: remove \
+                 it, or check the volume"
+            )));
         }
         Ok(inode.is_snapshot())
     }

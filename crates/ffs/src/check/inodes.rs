@@ -8,6 +8,7 @@ use crate::alloc::head_layout_of;
 use crate::group::Group;
 use crate::inode::Inode;
 use crate::ondisk::{CylinderGroup, DIRECT, DIRECTORY_UNIT, SNAPSHOT, check_hash};
+use crate::origin::check_len;
 use crate::superblock::Format;
 use seekless_fs::field::{index, wide};
 use seekless_fs::{Corruption, FileKind, FsError, Location};
@@ -189,7 +190,10 @@ impl<'a> InodePass<'a> {
         if is_unlisted {
             let what =
                 "marked as a snapshot, but not in the superblock's list of snapshots".to_string();
-            self.checker.found(problems::INODE_SNAPSHOT, what, place(ino));
+            match kind == FileKind::Regular && check_len(&self.checker.volume, &inode).is_ok() {
+                true => self.checker.expected(problems::INODE_SNAPSHOT, what, place(ino)),
+                false => self.checker.unexpected(problems::INODE_SNAPSHOT, what, place(ino)),
+            }
         }
         let maps_nothing = || inode.direct.iter().chain(&inode.indirect).all(|&number| number == 0);
         if kind == FileKind::Directory && inode.len == 0 && maps_nothing() {

@@ -96,7 +96,8 @@ seekless_fs::problems! {
         repair: "it is computed; the inode's contents are checked like those of others",
     }
     INODE_SNAPSHOT = {
-        code: "inode.snapshot", phase: 1, preen: Preen::Stops,
+        code: "inode.snapshot", phase: 1,
+        preen: Preen::Depends("for a file of a snapshot's length, whose removal was cut off"),
         text: "marked as a snapshot, but not listed in the superblock",
         question: Some("Remove the mark?"),
         repair: "the mark is removed; blocks that were not to be kept become holes",

@@ -1,10 +1,12 @@
 //! Removal of snapshots (`ffs_snapremove` of `sys/ufs/ffs/ffs_snapshot.c`).
 //!
-//! The marks in the map of each, `BLK_NOCOPY` and `BLK_SNAP`, become holes; then its flag goes, in
-//! one write; then its entry in the superblock's list; then the files are removed like any others.
-//! After each write the volume is in order, except that a listed file may be no snapshot any more: a
-//! check mends that, and a removal that is started again continues there. Files that are on the list
-//! no more are ordinary ones.
+//! Their entries leave the superblock's list, in one write; then the marks in the map of each,
+//! `BLK_NOCOPY` and `BLK_SNAP`, become holes, and its flag is cleared, in one write; then the files
+//! are removed like any others. After each write the volume is in order, except that a file may have
+//! the flag and not be on the list: nothing is copied for it any more, a preen makes it an ordinary
+//! file, and a removal that is started again continues there. The kernel clears the entry last: a
+//! listed snapshot with holes would need all blocks that were free when it was taken, so that after
+//! a crash there would be no room for anything.
 //!
 //! # Other snapshots
 //!
@@ -21,8 +23,9 @@ use crate::image::FfsImage;
 use crate::inode::Inode;
 use crate::ondisk::SNAPSHOT;
 use crate::operate::FfsLive;
-use crate::origin::Origin;
+use crate::origin::{Origin, check_len};
 use crate::snapshot_marks::unmark;
+use crate::superblock::Format;
 use crate::superblock_edit::SuperblockMut;
 use crate::volume::Volume;
 use seekless_cache::{Config, Discipline};
@@ -33,15 +36,16 @@ use seekless_fs::format::OpenOptions;
 use seekless_fs::inspect::resolve;
 use seekless_fs::operate::Operate;
 use seekless_fs::patches::Patches;
-use seekless_fs::{FsError, Timestamp};
-use seekless_units::Ino;
-use std::collections::BTreeMap;
+use seekless_fs::{FileKind, FsError, Timestamp};
+use seekless_units::{GroupNo, Ino};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 
-/// Findings with which snapshots are removed: of copies of the superblock, and of a list with files
-/// that are no snapshots.
-const HARMLESS: &[&Problem] = &[problems::SUPERBLOCK_COPY, problems::SUPERBLOCK_TUNING];
+/// Findings with which snapshots are removed: of copies of the superblock, of a list with files that
+/// are no snapshots, and of snapshots that are not on it.
+const HARMLESS: &[&Problem] =
+    &[problems::SUPERBLOCK_COPY, problems::SUPERBLOCK_TUNING, problems::INODE_SNAPSHOT];
 
 /// Bytes in which the trial copies.
 const COPIED: u64 = 4096;
@@ -90,8 +94,10 @@ pub fn remove_snapshots(
 pub fn release_snapshots(device: Arc<dyn BlockDevice>) -> Result<u64, FsError> {
     let volume = Volume::open(device.clone(), true)?;
     let mut disk = Patches::new(device.clone());
-    let listed: Vec<Ino> = volume.sb.tuning.snapshots().collect();
-    for &ino in listed.iter().rev() {
+    let listed: BTreeSet<Ino> = volume.sb.tuning.snapshots().collect();
+    let unlisted = unlisted(&volume)?;
+    list(&volume, device.as_ref(), &[])?;
+    for &ino in listed.iter().chain(&unlisted) {
         let unmarked = volume.inode(ino).and_then(|inode| match inode.is(SNAPSHOT) {
             true => unmark(&volume, &inode, &mut disk),
             false => Ok(()),
@@ -101,11 +107,7 @@ pub fn release_snapshots(device: Arc<dyn BlockDevice>) -> Result<u64, FsError> {
             done => done?,
         }
     }
-    let mut superblock = SuperblockMut::read(&volume.sb, device.as_ref())?;
-    superblock.list_snapshots(&[]);
-    superblock.write(device.as_ref(), false)?;
-    device.flush()?;
-    Ok(wide(listed.len()))
+    Ok(wide(listed.len() + unlisted.len()))
 }
 
 fn remove(
@@ -121,7 +123,7 @@ fn remove(
     Ok(wide(doomed.len()))
 }
 
-/// Makes some snapshots ordinary files, and lists only those that stay.
+/// Lists only the snapshots that stay, and makes the others ordinary files.
 fn release(
     device: Arc<dyn BlockDevice>,
     volume: &Volume,
@@ -134,17 +136,9 @@ fn release(
     let device: Arc<dyn BlockDevice> = Arc::new(guarded);
     let mut disk = Patches::new(device.clone());
     let mut released = || -> Result<(), FsError> {
-        // The oldest last: as long as the first one on the list is a snapshot, the list is in order.
-        for ino in sb.tuning.snapshots().collect::<Vec<_>>().into_iter().rev() {
-            let Some(snapshot) = doomed.iter().find(|it| it.inode.ino == ino) else { continue };
-            if snapshot.inode.is(SNAPSHOT) {
-                unmark(volume, &snapshot.inode, &mut disk)?;
-            }
-        }
-        let mut superblock = SuperblockMut::read(&sb, device.as_ref())?;
-        superblock.list_snapshots(kept);
-        superblock.write(device.as_ref(), false)?;
-        Ok(device.flush()?)
+        list(volume, device.as_ref(), kept)?;
+        let snapshots = doomed.iter().filter(|it| it.inode.is(SNAPSHOT));
+        snapshots.map(|it| &it.inode).try_for_each(|inode| unmark(volume, inode, &mut disk))
     };
     released().map_err(|error| match error {
         FsError::Device(DeviceError::Io { source, .. })
@@ -159,11 +153,46 @@ fn release(
     })
 }
 
+/// Writes the superblock's list of snapshots.
+fn list(volume: &Volume, device: &dyn BlockDevice, kept: &[Ino]) -> Result<(), FsError> {
+    let mut superblock = SuperblockMut::read(&volume.sb, device)?;
+    superblock.list_snapshots(kept);
+    superblock.write(device, false)?;
+    Ok(device.flush()?)
+}
+
+/// Files that have the flag and the length of a snapshot, and are not on the superblock's list. Groups
+/// and inodes that cannot be read are left out.
+fn unlisted(volume: &Volume) -> Result<BTreeSet<Ino>, FsError> {
+    let listed: BTreeSet<Ino> = volume.sb.tuning.snapshots().collect();
+    let mut found = BTreeSet::new();
+    let is_snapshot = |inode: &Inode| inode.is(SNAPSHOT) && check_len(volume, inode).is_ok();
+    for group in (0..volume.sb.ncg).map(GroupNo::new) {
+        let written = match volume.cylinder_group(group) {
+            Ok(head) if volume.sb.format == Format::Ufs2 => head.initialised_inodes(),
+            Ok(_) => volume.sb.ipg,
+            Err(FsError::Corrupt { .. }) => continue,
+            Err(error) => return Err(error),
+        };
+        let first = group.get() * volume.sb.ipg;
+        for ino in (0..written.min(volume.sb.ipg)).map(|slot| Ino::new(first + slot)) {
+            match volume.live_inode(ino) {
+                Ok((inode, FileKind::Regular)) if is_snapshot(&inode) && !listed.contains(&ino) => {
+                    found.insert(ino);
+                }
+                Ok(_) | Err(FsError::Corrupt { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    Ok(found)
+}
+
 /// The snapshots of these names, or all, and files whose removal was cut off.
 fn removal(image: &FfsImage, names: Option<&[Vec<u8>]>) -> Result<Removal, FsError> {
     let volume = image.volume();
     let mut listed = BTreeMap::new();
-    for ino in volume.sb.tuning.snapshots() {
+    for ino in volume.sb.tuning.snapshots().chain(unlisted(volume)?) {
         if let (Listed::Snapshot | Listed::Former, Some(inode)) = Listed::of(volume, ino)? {
             listed.insert(ino, inode);
         }

@@ -41,6 +41,11 @@ type Files = BTreeMap<Vec<u8>, (FileKind, u32, Vec<u8>)>;
 
 /// Files by path, with their kind, inode and contents.
 fn tree(image: &dyn Inspect) -> Files {
+    tree_without(image, &[])
+}
+
+/// All files but those whose paths begin so.
+fn tree_without(image: &dyn Inspect, skipped: &[&[u8]]) -> Files {
     let mut found = Files::new();
     let mut pending = vec![(Vec::new(), image.root())];
     while let Some((path, dir)) = pending.pop() {
@@ -55,6 +60,9 @@ fn tree(image: &dyn Inspect) -> Files {
             })
             .unwrap();
         for (path, ino) in entries {
+            if skipped.iter().any(|skipped| path.starts_with(skipped)) {
+                continue;
+            }
             let attr = image.attr(ino).unwrap();
             let contents = match attr.kind {
                 FileKind::Regular => contents(image, ino),
