@@ -149,7 +149,7 @@ pub fn gather(
     }
     for (&object, file) in &mut files {
         if let Some(file) = file {
-            file.ranges = touched.ranges(object).iter().map(ReadRange::new).collect();
+            file.ranges = touched.ranges(object).map(ReadRange::new).collect();
         }
     }
     for (at, step) in steps.iter().enumerate() {
@@ -211,7 +211,7 @@ enum Movement {
 }
 
 impl ReadRange {
-    fn new(&(from, to): &(u64, u64)) -> Self {
+    fn new((from, to): (u64, u64)) -> Self {
         Self { from, to, pieces: 0, first: usize::MAX, moves: Movement::Not }
     }
 

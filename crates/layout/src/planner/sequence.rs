@@ -4,7 +4,7 @@ use super::base::Held;
 use super::{Part, Touch, objects};
 use seekless_fs::plan::{Demand, ObjectId, Run, Space};
 use seekless_units::Lbn;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// A step of the placement: the run to place next.
 #[derive(Clone, Copy, Debug)]
@@ -67,9 +67,9 @@ impl Sequence {
     }
 }
 
-/// Which blocks of which objects are hot: sorted, disjoint ranges.
+/// Which blocks of which objects are hot: disjoint ranges, none next to another, by their starts.
 #[derive(Default)]
-pub(super) struct Touched(HashMap<ObjectId, Vec<(u64, u64)>>);
+pub(super) struct Touched(HashMap<ObjectId, BTreeMap<u64, u64>>);
 
 impl Touched {
     /// Marks all blocks that are touched, and appends steps for the parts not marked before.
@@ -107,30 +107,38 @@ impl Touched {
             return;
         }
         let ranges = self.0.entry(object).or_default();
-        let (mut at, mut first) = (from, ranges.partition_point(|range| range.1 < from));
-        let start = first;
         let (mut low, mut high) = (from, to);
-        while let Some(&(have_from, have_to)) = ranges.get(first).filter(|range| range.0 <= to) {
+        // Those that it touches are joined; what lies between them is new.
+        let before = ranges.range(..from).next_back().filter(|(_, have_to)| **have_to >= from);
+        let first = before.map_or(from, |(&have_from, _)| have_from);
+        let joined: Vec<(u64, u64)> =
+            ranges.range(first..=to).map(|(&have_from, &have_to)| (have_from, have_to)).collect();
+        let mut at = from;
+        for (have_from, have_to) in joined {
             push_step(steps, object, at, have_from.max(at));
             at = at.max(have_to);
             low = low.min(have_from);
             high = high.max(have_to);
-            first += 1;
+            ranges.remove(&have_from);
         }
         push_step(steps, object, at, to);
-        ranges.splice(start..first, [(low, high)]);
+        ranges.insert(low, high);
     }
 
     /// The marked blocks of an object: sorted, disjoint ranges, none next to another.
-    pub(super) fn ranges(&self, object: ObjectId) -> &[(u64, u64)] {
-        self.0.get(&object).map(Vec::as_slice).unwrap_or_default()
+    pub(super) fn ranges(&self, object: ObjectId) -> impl Iterator<Item = (u64, u64)> {
+        self.0.get(&object).into_iter().flatten().map(|(&from, &to)| (from, to))
     }
 
     /// Calls `visit` with the parts of `run` that are not marked.
     pub(super) fn rest(&self, object: ObjectId, run: Run, mut visit: impl FnMut(Run)) {
         let (mut at, end) = (run.lbn.get(), run.lbn.get() + run.len);
-        let ranges = self.ranges(object);
-        for &(from, to) in &ranges[ranges.partition_point(|range| range.1 <= at)..] {
+        let ranges = self.0.get(&object).into_iter().flat_map(|ranges| {
+            let start = run.lbn.get();
+            let before = ranges.range(..=start).next_back().map_or(start, |(&from, _)| from);
+            ranges.range(before..)
+        });
+        for (&from, &to) in ranges {
             if from >= end {
                 break;
             }

@@ -1,0 +1,116 @@
+//! The inodes that a check found in use, in order.
+
+use super::fix::Spot;
+use seekless_fs::FileKind;
+use seekless_fs::field::index;
+use seekless_units::Ino;
+use std::collections::HashMap;
+
+/// An inode in use, with its links and the names counted so far.
+#[derive(Clone, Copy)]
+pub(super) struct CheckedInode {
+    pub(super) kind: FileKind,
+    /// It has neither blocks nor inline contents.
+    pub(super) is_empty: bool,
+    /// It needs no name: it belongs to the volume.
+    pub(super) is_special: bool,
+    /// It may be without a name (`EXT2_IMAGIC_FL`).
+    pub(super) is_magic: bool,
+    /// It holds an attribute value.
+    pub(super) is_value: bool,
+    /// Its map cannot be followed, and is not read.
+    pub(super) bad_map: bool,
+    /// Links it says it has.
+    pub(super) links: u16,
+    /// Names that lead to it; for a directory also its `.` and the `..` of its subdirectories.
+    pub(super) names: u64,
+}
+
+/// The place of a directory in the tree.
+#[derive(Clone, Copy, Default)]
+pub(super) struct DirectoryPlace {
+    /// The inode of its `..`.
+    pub(super) parent: Option<Ino>,
+    /// The entry that names it.
+    pub(super) named_in: Option<Spot>,
+}
+
+/// Inodes whose memory is allocated together.
+const PAGE: usize = 1024;
+
+type Page = [Option<CheckedInode>; PAGE];
+
+/// Inodes by number. There are up to 2^32 of them, so that each takes 16 bytes, and what only
+/// directories have is kept apart.
+#[derive(Default)]
+pub(super) struct CheckedInodes {
+    pages: Vec<Option<Box<Page>>>,
+    directories: HashMap<Ino, DirectoryPlace>,
+}
+
+const _: () = assert!(size_of::<Option<CheckedInode>>() == 16);
+
+fn slot_of(ino: Ino) -> (usize, usize) {
+    let at = index(ino.get());
+    (at / PAGE, at % PAGE)
+}
+
+impl CheckedInodes {
+    pub(super) fn get(&self, ino: Ino) -> Option<&CheckedInode> {
+        let (page, at) = slot_of(ino);
+        self.pages.get(page)?.as_ref()?.get(at)?.as_ref()
+    }
+
+    pub(super) fn get_mut(&mut self, ino: Ino) -> Option<&mut CheckedInode> {
+        let (page, at) = slot_of(ino);
+        self.pages.get_mut(page)?.as_mut()?.get_mut(at)?.as_mut()
+    }
+
+    pub(super) fn contains(&self, ino: Ino) -> bool {
+        self.get(ino).is_some()
+    }
+
+    pub(super) fn is_none(&self) -> bool {
+        self.pages.is_empty()
+    }
+
+    /// Adds an inode; each is found once.
+    pub(super) fn insert(&mut self, ino: Ino, inode: CheckedInode) {
+        let (page, at) = slot_of(ino);
+        if self.pages.len() <= page {
+            self.pages.resize_with(page + 1, || None);
+        }
+        let slots = self.pages.get_mut(page).map(|page| page.get_or_insert_with(new_page));
+        if let Some(slot) = slots.and_then(|slots| slots.get_mut(at)) {
+            debug_assert!(slot.is_none(), "inode {ino} is looked at once");
+            *slot = Some(inode);
+        }
+    }
+
+    /// All inodes, by number.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Ino, &CheckedInode)> {
+        let numbered = (0u32..).step_by(PAGE).zip(&self.pages);
+        numbered
+            .filter_map(|(first, page)| Some((first, page.as_ref()?)))
+            .flat_map(|(first, page)| (first..).map(Ino::new).zip(page.iter()))
+            .filter_map(|(ino, inode)| Some((ino, inode.as_ref()?)))
+    }
+
+    /// The place of a directory, as far as it was found.
+    pub(super) fn place_of(&self, dir: Ino) -> DirectoryPlace {
+        self.directories.get(&dir).copied().unwrap_or_default()
+    }
+
+    /// The place of a directory, to be set.
+    pub(super) fn place_mut(&mut self, dir: Ino) -> &mut DirectoryPlace {
+        debug_assert!(
+            self.get(dir).is_some_and(|inode| inode.kind == FileKind::Directory),
+            "only directories have a place"
+        );
+        self.directories.entry(dir).or_default()
+    }
+}
+
+fn new_page() -> Box<Page> {
+    Box::new([const { None }; PAGE])
+}
