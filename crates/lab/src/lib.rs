@@ -45,6 +45,7 @@ pub mod experiment;
 pub mod grids;
 pub mod machine;
 pub mod parquet;
+pub mod parts;
 pub mod plan;
 pub mod pool;
 pub mod quantity;

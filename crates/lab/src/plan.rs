@@ -3,9 +3,12 @@
 use crate::LabError;
 use crate::experiment::{Experiment, System, Workload};
 use crate::run::RunId;
+use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// One of several parts that an experiment is divided into.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Shard {
     /// Which part, from 1.
     pub number: usize,
@@ -25,11 +28,32 @@ impl std::str::FromStr for Shard {
     }
 }
 
+impl TryFrom<String> for Shard {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<Shard> for String {
+    fn from(shard: Shard) -> Self {
+        shard.to_string()
+    }
+}
+
+impl fmt::Display for Shard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.number, self.of)
+    }
+}
+
 /// Most runs of an experiment, or of the selection of it.
 pub const MOST_RUNS: usize = 100_000;
 
 /// The selection of an experiment's runs.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Wanted {
     /// Only runs to which one of these answers: names of a workload, a system,
     /// a discipline, a phase or a policy, or several of them as `first/normal`.
@@ -41,6 +65,29 @@ pub struct Wanted {
     pub repetitions: Option<u64>,
     /// Only a part of the runs.
     pub shard: Option<Shard>,
+}
+
+/// As `part 2/4 of first/normal, 5 seeds`.
+impl fmt::Display for Wanted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.shard {
+            Some(shard) => write!(f, "part {shard}")?,
+            None => f.write_str("the experiment")?,
+        }
+        let mut of = Vec::new();
+        if !self.only.is_empty() {
+            of.push(self.only.join(" "));
+        }
+        let counts = [(self.seeds, "seed"), (self.repetitions, "repetition")];
+        for (count, of_each) in counts {
+            let plural = if count == Some(1) { "" } else { "s" };
+            of.extend(count.map(|count| format!("{count} {of_each}{plural}")));
+        }
+        match of.is_empty() {
+            true => Ok(()),
+            false => write!(f, " of {}", of.join(", ")),
+        }
+    }
 }
 
 /// Runs that are compared under several policies.

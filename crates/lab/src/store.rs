@@ -6,8 +6,11 @@
 //! it at once.
 
 use crate::LabError;
+use crate::plan::Wanted;
 use crate::run::{Run, RunId};
 use rustix::fs::{FlockOperation, flock};
+use serde::de::DeserializeOwned;
+use sha2::{Digest, Sha256};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -18,6 +21,8 @@ pub const EXPERIMENT: &str = "experiment.toml";
 /// How the files of runs begin and end.
 const PREFIX: &str = "run-";
 const SUFFIX: &str = ".json";
+/// How the files of the selections begin that filled the directory.
+const SELECTION: &str = "selection-";
 /// How the names of files begin and end that are being written.
 const HALF: (&str, &str) = (".", ".part");
 
@@ -65,6 +70,31 @@ impl Store {
     /// [`LabError::Io`], as when the disk is full.
     pub fn keep(&self, run: &Run) -> Result<(), LabError> {
         self.lock()?.keep(run)
+    }
+
+    /// The selections of runs that were requested here ([`Locked::note`]).
+    ///
+    /// # Errors
+    /// As [`Store::runs`].
+    pub fn selections(&self) -> Result<Vec<Wanted>, LabError> {
+        let is = |name: &str| name.starts_with(SELECTION) && name.ends_with(SUFFIX);
+        named(&self.dir, is)?.iter().map(|path| read(path)).collect()
+    }
+
+    /// The runs that can be read, by name, and why others cannot.
+    ///
+    /// # Errors
+    /// [`LabError::Io`].
+    pub fn readable_runs(&self) -> Result<(Vec<Run>, Vec<LabError>), LabError> {
+        let (mut runs, mut damaged) = (Vec::new(), Vec::new());
+        for path in named(&self.dir, is_run)? {
+            match read(&path) {
+                Ok(run) => runs.push(run),
+                Err(error @ LabError::Damaged { .. }) => damaged.push(error),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok((runs, damaged))
     }
 
     /// All runs kept, by name.
@@ -123,6 +153,21 @@ impl Locked<'_> {
         self.put(&file_name(run), text.as_bytes())
     }
 
+    /// Notes which runs are requested here, so that a merge knows what should be there.
+    ///
+    /// # Errors
+    /// [`LabError::Io`].
+    pub fn note(&self, wanted: &Wanted) -> Result<(), LabError> {
+        let damaged = |why: serde_json::Error| LabError::Damaged {
+            path: wanted.to_string(),
+            why: why.to_string(),
+        };
+        let text = serde_json::to_string_pretty(wanted).map_err(damaged)?;
+        let sum = Sha256::digest(&text);
+        let sum: String = sum.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        self.put(&format!("{SELECTION}{sum}{SUFFIX}"), text.as_bytes())
+    }
+
     /// Writes a file of the directory, all of it or nothing. One that holds the
     /// same is left alone, also where nothing may be written.
     ///
@@ -157,7 +202,7 @@ impl Locked<'_> {
     pub fn set_damaged_aside(&self) -> Result<Vec<PathBuf>, LabError> {
         let mut aside = Vec::new();
         for path in named(self.dir, is_run)? {
-            if matches!(read(&path), Err(LabError::Damaged { .. })) {
+            if matches!(read::<Run>(&path), Err(LabError::Damaged { .. })) {
                 let mut name = path.clone().into_os_string();
                 name.push(".damaged");
                 fs::rename(&path, &name).map_err(failed(&path))?;
@@ -178,7 +223,7 @@ impl Locked<'_> {
     }
 }
 
-fn read(path: &Path) -> Result<Run, LabError> {
+fn read<T: DeserializeOwned>(path: &Path) -> Result<T, LabError> {
     let text = fs::read(path).map_err(failed(path))?;
     serde_json::from_slice(&text).map_err(|error| LabError::Damaged {
         path: path.display().to_string(),

@@ -3,6 +3,7 @@
 mod boots;
 mod go;
 mod keep;
+mod merge;
 mod page;
 mod show;
 mod subject;
@@ -16,15 +17,14 @@ use clap::{Args, Subcommand};
 use go::LabRunArgs;
 use seekless_images::output::{Output, directory_of};
 use seekless_lab::boots::BootExperiment;
+use seekless_lab::builtin;
 use seekless_lab::builtin::Heading;
-use seekless_lab::run::Run;
-use seekless_lab::store::{EXPERIMENT, Store, merge};
-use seekless_lab::{LabError, builtin};
+use seekless_lab::store::EXPERIMENT;
 use serde_json::json;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use subject::{Subject, check_of, keep_tables, text_of};
+use subject::{Subject, text_of};
 
 /// Reproduce published experiments on modelled disks in virtual time
 #[derive(Args, Debug)]
@@ -67,8 +67,18 @@ Examples:
   seekless lab run ./mine.toml --seeds 5 --shard 1/4 -o part1")]
     Run(LabRunArgs),
     /// Merge the results of several directories
-    #[command(after_help = "Examples:\n  seekless lab merge part1 part2 part3 part4 -o four")]
+    #[command(after_help = "\
+Each directory records which runs were requested. Missing and incomplete parts, parts
+that are there twice and files that are not results are listed; then nothing is merged
+without --partial, and the exit code is 1.
+
+Examples:
+  seekless lab merge part1 part2 part3 part4 -o four
+  seekless lab merge --partial part1 part2 -o two")]
     Merge {
+        /// Merge the results that are there, even if some are missing
+        #[arg(long)]
+        partial: bool,
         /// Directories written by `run -o`
         #[arg(required = true, value_name = "DIR")]
         dirs: Vec<PathBuf>,
@@ -104,26 +114,22 @@ pub(crate) fn run(args: &LabCommand, global: &Global) -> Result<ExitCode, Failur
             }
         }
         LabSubcommand::Run(args) => return go::run(args, global),
-        LabSubcommand::Merge { dirs, output } => {
-            let (subject, runs) = match output {
-                Some(dir) => keep_together(dirs, dir)?,
-                None => together(dirs)?,
-            };
-            show::results(&subject.experiment, &runs, global);
+        LabSubcommand::Merge { partial, dirs, output } => {
+            return merge::run(dirs, output.as_deref(), *partial, global);
         }
         LabSubcommand::Report { dir, output } => report(dir, output.as_deref(), global)?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whether a path is a file of a directory of results: the experiment's file, a run, or a table of
-/// runs or cells.
+/// Whether a path is a file of a directory of results: the experiment's file, a run, a selection, or
+/// a table of runs or cells.
 fn is_result(path: &Path) -> bool {
     // A symlink counts as its target.
     let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.into());
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let kept =
-        name == EXPERIMENT || ["run-", "runs.", "cells."].iter().any(|p| name.starts_with(p));
+    let kept = name == EXPERIMENT
+        || ["run-", "runs.", "cells.", "selection-"].iter().any(|p| name.starts_with(p));
     kept && directory_of(&path).join(EXPERIMENT).exists()
 }
 
@@ -140,7 +146,7 @@ fn check_drawing(path: &Path) -> Result<(), Failure> {
 
 /// Writes the results in a directory as a page or a drawing.
 fn report(dir: &Path, output: Option<&Path>, global: &Global) -> Result<(), Failure> {
-    let (Subject { experiment, .. }, runs) = together(&[dir.to_path_buf()])?;
+    let (Subject { experiment, .. }, runs) = merge::all_of(dir)?;
     let path = output.map_or_else(|| dir.join("report.html"), PathBuf::from);
     check_drawing(&path)?;
     let page = if path.extension().is_some_and(|extension| extension == "svg") {
@@ -175,52 +181,4 @@ fn list(global: &Global) -> Result<(), Failure> {
         all.iter().for_each(|e| say!("{:<width$} {}", e.name, e.summary));
     }
     Ok(())
-}
-
-/// The runs in several directories, all of one experiment. Some directories may be empty.
-fn together(dirs: &[PathBuf]) -> Result<(Subject, Vec<Run>), Failure> {
-    let mut sets = Vec::new();
-    let mut empty = Vec::new();
-    for dir in dirs {
-        let runs = std::fs::metadata(dir)
-            .map_err(|error| Failure::io(dir.display(), &error))
-            .and_then(|_| Ok(Store::create(dir)?.runs()?))?;
-        if runs.is_empty() {
-            empty.push(dir);
-        }
-        sets.push(runs);
-    }
-    if let Some(dir) =
-        empty.iter().find(|dir| empty.len() == dirs.len() || !dir.join(EXPERIMENT).exists())
-    {
-        return Err(Failure::usage(format!("{}: no results found", dir.display())));
-    }
-    let runs = merge(sets)?;
-    let subject = Subject::read(&dirs[0].join(EXPERIMENT))?;
-    check_of(&subject, &runs)?;
-    empty.iter().try_for_each(|dir| check_part(&subject, dir))?;
-    Ok((subject, runs))
-}
-
-/// Refuses an empty directory of another experiment.
-fn check_part(subject: &Subject, dir: &Path) -> Result<(), Failure> {
-    if Subject::read(&dir.join(EXPERIMENT))?.digest() == subject.digest() {
-        return Ok(());
-    }
-    let (dir, name) = (dir.display(), &subject.experiment.name);
-    Err(LabError::Mismatch(format!("{dir}: its results are not part of this {name} experiment"))
-        .into())
-}
-
-/// The runs of [`together`], merged into a directory with the runs that it contains.
-fn keep_together(dirs: &[PathBuf], output: &Path) -> Result<(Subject, Vec<Run>), Failure> {
-    let (subject, runs) = together(dirs)?;
-    let there = if output.exists() { Store::create(output)?.runs()? } else { Vec::new() };
-    let runs = merge(vec![runs, there])?;
-    let store = Store::create(output)?;
-    let locked = store.lock()?;
-    locked.put(EXPERIMENT, subject.text.as_bytes())?;
-    runs.iter().try_for_each(|run| locked.keep(run))?;
-    keep_tables(&locked, &subject, &runs)?;
-    Ok((subject, runs))
 }

@@ -72,7 +72,8 @@ pub(super) fn run(args: &LabRunArgs, global: &Global) -> Result<ExitCode, Failur
             return Err(Failure::usage("--io-log cannot be combined with -o"));
         }
         (None, output) => {
-            let keeper = output.as_deref().map(|dir| Keeper::open(dir, &subject)).transpose()?;
+            let open = |dir| Keeper::open(dir, &subject, &wanted);
+            let keeper = output.as_deref().map(open).transpose()?;
             measure(args, global, &subject, &ids, keeper)?
         }
     };

@@ -4,6 +4,7 @@ use super::subject::{Subject, check_of, keep_tables};
 use crate::failure::Failure;
 use crate::say::warning;
 use seekless_lab::LabError;
+use seekless_lab::plan::Wanted;
 use seekless_lab::run::Run;
 use seekless_lab::store::{EXPERIMENT, Store, merge};
 use std::fs::DirBuilder;
@@ -21,7 +22,7 @@ pub(super) struct Keeper {
 
 impl Keeper {
     /// Opens a directory, new or with runs of the same experiment.
-    pub(super) fn open(dir: &Path, subject: &Subject) -> Result<Self, Failure> {
+    pub(super) fn open(dir: &Path, subject: &Subject, wanted: &Wanted) -> Result<Self, Failure> {
         let store = Store::create(dir)?;
         let locked = store.lock()?;
         for path in locked.set_damaged_aside()? {
@@ -31,6 +32,7 @@ impl Keeper {
         check_of(subject, &have)?;
         locked.sweep()?;
         locked.put(EXPERIMENT, subject.text.as_bytes())?;
+        locked.note(wanted)?;
         drop(locked);
         Ok(Self { dir: dir.into(), store, have, left: Vec::new() })
     }
