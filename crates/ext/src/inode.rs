@@ -4,7 +4,7 @@ use crate::checksum::crc32c;
 use crate::group::Group;
 use crate::ondisk::{INODE_CORE_SIZE, InodeCore, InodeExtra, compat, flags, incompat, ro_compat};
 use crate::volume::Volume;
-use seekless_fs::field::{index, invalid, le32, parse, range, slice, truncated};
+use seekless_fs::field::{index, invalid, le32, parse, range, slice, truncated, wide};
 use seekless_fs::read_cache::Block;
 use seekless_fs::{Attr, DeviceNumber, FileKind, FsError, InodeLocation, Location, Timestamp};
 use seekless_units::{BlockNo, Extent, Ino};
@@ -14,6 +14,10 @@ use std::mem::offset_of;
 pub(crate) const CHECKSUM_LO_AT: usize = offset_of!(InodeCore, i_checksum_lo);
 /// The offset of the high half, from the inode's start.
 pub(crate) const CHECKSUM_HI_AT: usize = INODE_CORE_SIZE + offset_of!(InodeExtra, i_checksum_hi);
+/// The first bytes of an inode, which contain both fields of its checksum.
+const SUMMED: usize = 256;
+const _: () = assert!(CHECKSUM_HI_AT + 2 <= SUMMED);
+
 /// The longest symlink target that is stored in the inode.
 const FAST_SYMLINK_MAX: u64 = 59;
 
@@ -39,16 +43,22 @@ pub(crate) fn seed_of(seed: u32, ino: u32, generation: u32) -> u32 {
 /// The checksum of an inode's bytes, its own fields counting as zero: 32 bits if the inode has the
 /// field for the high half, else 16.
 pub(crate) fn inode_sum(bytes: &[u8], wide: bool, seed: u32) -> u32 {
-    let mut crc = crc32c(seed, slice(bytes, 0, CHECKSUM_LO_AT).unwrap_or_default());
-    crc = crc32c(crc, &[0; 2]);
-    let middle = bytes.get(CHECKSUM_LO_AT + 2..).unwrap_or_default();
-    if !wide {
-        return crc32c(crc, middle) & 0xFFFF;
+    // In one piece: a sum of a few bytes costs as much as one of a hundred.
+    let mut start = [0; SUMMED];
+    let len = bytes.len().min(SUMMED);
+    let (head, rest) = bytes.split_at(len);
+    for (to, from) in start.iter_mut().zip(head) {
+        *to = *from;
     }
-    let split = CHECKSUM_HI_AT - CHECKSUM_LO_AT - 2;
-    crc = crc32c(crc, middle.get(..split).unwrap_or_default());
-    crc = crc32c(crc, &[0; 2]);
-    crc32c(crc, middle.get(split + 2..).unwrap_or_default())
+    let fields = [(CHECKSUM_LO_AT, true), (CHECKSUM_HI_AT, wide)];
+    for (at, _) in fields.into_iter().filter(|(_, is_there)| *is_there) {
+        if let Some(field) = start.get_mut(at..at + 2) {
+            field.fill(0);
+        }
+    }
+    let crc = crc32c(seed, start.get(..len).unwrap_or_default());
+    let crc = if rest.is_empty() { crc } else { crc32c(crc, rest) };
+    if wide { crc } else { crc & 0xFFFF }
 }
 
 impl Volume {
@@ -93,6 +103,38 @@ impl<'a> Inodes<'a> {
         let skip = at / block_size;
         let offset = at % block_size;
         (table.start + skip, index(offset))
+    }
+
+    /// Reads inodes that follow one another in the table of a group, with one request past the cache.
+    /// What cannot be read so is read block by block, so that an error has its place.
+    ///
+    /// # Errors
+    /// For each inode, as [`Inodes::read`].
+    pub(crate) fn read_run(&self, first: Ino, count: u32) -> Vec<(Ino, Result<Inode, FsError>)> {
+        let size = index(self.volume.sb.inode_size);
+        let run = self.read_slots(first, count).ok();
+        let read = |nr: u32| {
+            let ino = Ino::new(first.get() + nr);
+            let inode = match &run {
+                Some(bytes) => self.read_in(ino, bytes.clone(), index(nr) * size),
+                None => self.read(ino),
+            };
+            (ino, inode)
+        };
+        (0..count).map(read).collect()
+    }
+
+    /// The bytes of inodes that follow one another in the table of a group.
+    fn read_slots(&self, first: Ino, count: u32) -> Result<Block, FsError> {
+        let (number, slot) = self.volume.sb.inode_slot(first)?;
+        debug_assert!(slot + count <= self.volume.sb.inodes_per_group, "inodes of one group");
+        let group = self.volume.descriptors().read(number)?;
+        let table = Extent::new(group.inode_table(), self.volume.sb.itable_blocks());
+        self.volume.check_extent(table, Location::of("group descriptor").in_group(number))?;
+        let (block, offset) = self.table_slot(table, slot);
+        let mut bytes = vec![0; index(count) * index(self.volume.sb.inode_size)];
+        self.volume.read_bytes(block, wide(offset), &mut bytes)?;
+        Ok(Block::from(bytes))
     }
 
     /// The end of the part of an inode table that was ever used, in whole blocks
@@ -155,7 +197,7 @@ impl<'a> Inodes<'a> {
         let extra = parse_extra(bytes, is_sized, place)?;
         let mut inode = Inode { ino, core, extra, block, offset, size, len: 0 };
         inode.len = self.file_len(&inode, place)?;
-        self.verify_inode(&inode, place)?;
+        self.verify(&inode, place)?;
         Ok(inode)
     }
 
@@ -171,7 +213,8 @@ impl<'a> Inodes<'a> {
         Ok(len)
     }
 
-    fn verify_inode(&self, inode: &Inode, place: Location) -> Result<(), FsError> {
+    /// Compares the checksum of an inode.
+    pub(crate) fn verify(&self, inode: &Inode, place: Location) -> Result<(), FsError> {
         if !self.volume.sb.has_metadata_csum() {
             return Ok(());
         }

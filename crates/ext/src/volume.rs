@@ -8,14 +8,15 @@ use seekless_fs::{FsError, Location};
 use seekless_units::{BlockNo, ByteLen, Extent, Lba, SECTOR};
 use std::sync::Arc;
 
-/// An open volume, which every part of the reader uses.
+/// An open volume, which every part of the reader uses. Clones share its cache.
+#[derive(Clone)]
 pub(crate) struct Volume {
     device: Arc<dyn BlockDevice>,
     /// The checked superblock.
     pub(crate) sb: Super,
     /// All group descriptors, one after the other.
     pub(crate) descriptors: Vec<u8>,
-    cache: BlockCache,
+    cache: Arc<BlockCache>,
     /// Ignore a checksum that does not match.
     pub(crate) ignore_checksums: bool,
 }
@@ -37,10 +38,16 @@ impl Volume {
         sb: Super,
         ignore_checksums: bool,
     ) -> Result<Self, FsError> {
-        let cache = BlockCache::new(sb.block_size);
+        let cache = Arc::new(BlockCache::new(sb.block_size));
         let mut volume = Self { device, sb, descriptors: Vec::new(), cache, ignore_checksums };
         volume.load_descriptors()?;
         Ok(volume)
+    }
+
+    /// Uses the blocks that another reader of the same volume has cached.
+    pub(crate) fn share_cache(&mut self, other: &Self) {
+        debug_assert!(Arc::ptr_eq(&self.device, &other.device), "both read the same device");
+        self.cache = Arc::clone(&other.cache);
     }
 
     /// The device underneath.

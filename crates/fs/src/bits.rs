@@ -41,9 +41,39 @@ impl Bits {
         at
     }
 
+    /// The 64 bits from `at` on, the first as the lowest; bits past the end are clear.
+    #[must_use]
+    pub fn word_at(&self, at: usize) -> u64 {
+        let word = |nr: usize| self.0.get(nr).copied().unwrap_or(0);
+        let (nr, skip) = (at >> 6, at & 63);
+        match skip {
+            0 => word(nr),
+            skip => word(nr) >> skip | word(nr + 1) << (64 - skip),
+        }
+    }
+
     /// Whether a bit is set; bits past the end are clear.
     #[must_use]
     pub fn get(&self, at: usize) -> bool {
         self.0.get(at >> 6).is_some_and(|word| word >> (at & 63) & 1 == 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_begin_at_any_bit() {
+        let mut bits = Bits::new(200);
+        let set = [0, 3, 63, 64, 100, 127, 128, 199];
+        for at in set {
+            assert!(bits.set(at));
+        }
+        for at in 0..260 {
+            let wanted = |bit: usize| set.contains(&(at + bit));
+            let word = bits.word_at(at);
+            assert!((0..64).all(|bit| (word >> bit & 1 == 1) == wanted(bit)), "from bit {at}");
+        }
     }
 }

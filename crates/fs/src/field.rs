@@ -22,6 +22,12 @@ pub fn le32(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.get(at..)?.first_chunk().map(|word| u32::from_le_bytes(*word))
 }
 
+/// The little-endian word of 64 bits at byte `at`.
+#[must_use]
+pub fn le64(bytes: &[u8], at: usize) -> Option<u64> {
+    bytes.get(at..)?.first_chunk().map(|word| u64::from_le_bytes(*word))
+}
+
 /// Converts a number to an index in memory; numbers that do not fit become `usize::MAX`.
 #[must_use]
 pub fn index(value: impl TryInto<usize>) -> usize {

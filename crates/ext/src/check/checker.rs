@@ -2,6 +2,7 @@
 
 use super::encryption::Policy;
 use super::fix::{Fix, Fixes, Spot, Stage};
+use super::seen::CheckedInodes;
 use crate::part::Part;
 use crate::superblock::Super;
 use crate::volume::Volume;
@@ -31,29 +32,6 @@ pub(super) struct SharedBlock {
     pub(super) owner: Ino,
 }
 
-/// An inode in use, with its links and the names counted so far.
-pub(super) struct CheckedInode {
-    pub(super) kind: FileKind,
-    /// Links it says it has.
-    pub(super) links: u64,
-    /// Names that lead to it; for a directory also its `.` and the `..` of its subdirectories.
-    pub(super) names: u64,
-    /// Directories only: the inode of its `..`.
-    pub(super) parent: Option<Ino>,
-    /// Directories only: the entry that names it.
-    pub(super) named_in: Option<Spot>,
-    /// It has neither blocks nor inline contents.
-    pub(super) is_empty: bool,
-    /// It needs no name: it belongs to the volume.
-    pub(super) is_special: bool,
-    /// It may be without a name (`EXT2_IMAGIC_FL`).
-    pub(super) is_magic: bool,
-    /// It holds an attribute value.
-    pub(super) is_value: bool,
-    /// Its map cannot be followed, and is not read.
-    pub(super) bad_map: bool,
-}
-
 /// A check under way.
 pub(super) struct Checker {
     pub(super) volume: Volume,
@@ -66,7 +44,7 @@ pub(super) struct Checker {
     pub(super) used: Bits,
     pub(super) fixed: Bits,
     pub(super) twice: Bits,
-    pub(super) seen: BTreeMap<Ino, CheckedInode>,
+    pub(super) seen: CheckedInodes,
     /// Inodes that a mount would delete or truncate.
     pub(super) orphans: BTreeSet<Ino>,
     /// Inodes in bad blocks, in order: they count as used.
@@ -120,6 +98,7 @@ impl Checker {
     ) -> Result<Self, FsError> {
         let mut strict = Volume::with_superblock(device, volume.sb.clone(), true)?;
         strict.ignore_checksums = false;
+        strict.share_cache(&volume);
         let clusters = index(volume.sb.clusters());
         Ok(Self {
             volume,
@@ -129,7 +108,7 @@ impl Checker {
             used: Bits::new(clusters),
             fixed: Bits::new(clusters),
             twice: Bits::new(clusters),
-            seen: BTreeMap::new(),
+            seen: CheckedInodes::default(),
             orphans: BTreeSet::new(),
             unusable: Vec::new(),
             from_copy,
@@ -250,7 +229,7 @@ impl Checker {
 
     /// Whether an inode is a directory in use.
     pub(super) fn is_directory(&self, ino: Ino) -> bool {
-        self.seen.get(&ino).is_some_and(|seen| seen.kind == FileKind::Directory)
+        self.seen.get(ino).is_some_and(|seen| seen.kind == FileKind::Directory)
     }
 
     /// Whether an inode lies in a group that cannot be read.
@@ -301,7 +280,7 @@ impl Checker {
             let group = self.volume.descriptors().read(number);
             group.is_ok_and(|group| slot < self.used_slots(&group))
         };
-        self.seen.contains_key(&ino)
+        self.seen.contains(ino)
             || self.volume.sb.is_own(ino)
             || (self.is_unusable(ino) && is_scanned())
     }

@@ -83,7 +83,7 @@ impl NamePass<'_> {
         };
         let told = policies.get(&ino);
         let kind =
-            crate::dir::kind_of(code).or_else(|| self.checker.seen.get(&ino).map(|seen| seen.kind));
+            crate::dir::kind_of(code).or_else(|| self.checker.seen.get(ino).map(|seen| seen.kind));
         let is_never_encrypted =
             !matches!(kind, Some(FileKind::Regular | FileKind::Directory | FileKind::Symlink));
         let fault = match told {

@@ -4,7 +4,7 @@ use super::checker::Checker;
 use super::fix::{Fix, Stage};
 use super::problems;
 use crate::group::{Group, bit};
-use seekless_fs::field::index;
+use seekless_fs::field::{self, index};
 use seekless_fs::{Corruption, FileKind, FsError, Location};
 use seekless_units::{GroupNo, Ino};
 
@@ -25,6 +25,17 @@ impl Differences {
             (true, false) => self.free.push(number),
             (false, true) => self.leaked.push(number),
             _ => {}
+        }
+    }
+
+    /// Compares the bits of a word from the lowest on; `number_of` gives the number of each.
+    fn compare_word(&mut self, used: u64, marked: u64, number_of: impl Fn(u64) -> u64) {
+        if used == marked {
+            self.used += used.count_ones();
+            return;
+        }
+        for at in 0..u64::from(u64::BITS) {
+            self.compare(number_of(at), used >> at & 1 == 1, marked >> at & 1 == 1);
         }
     }
 }
@@ -129,16 +140,17 @@ impl GroupPass<'_> {
         let mut found = Differences::default();
         // A missing bitmap that should be there is not compared.
         let unread = bitmap.is_none() && !group.block_uninit();
-        for at in 0..count {
+        for at in (0..count).step_by(64) {
+            let valid = u64::MAX >> (64 - (count - at).min(64));
             let cluster = first + at;
-            let used = self.checker.used.get(index(cluster));
+            let used = self.checker.used.word_at(index(cluster)) & valid;
             let marked = match &bitmap {
                 _ if lost || unread => used,
-                Some(bytes) => bit(bytes, u32::try_from(at).unwrap_or(u32::MAX)),
+                Some(bytes) => field::le64(bytes, index(at / 8)).unwrap_or(u64::MAX) & valid,
                 // Never written: only the volume's own metadata is in use.
-                None => self.checker.fixed.get(index(cluster)),
+                None => self.checker.fixed.word_at(index(cluster)) & valid,
             };
-            found.compare(cluster * ratio, used, marked);
+            found.compare_word(used, marked, |bit| (cluster + bit) * ratio);
         }
         if let Some(bytes) = &bitmap {
             let all = self.checker.sb().block_size * 8;
@@ -194,7 +206,7 @@ impl GroupPass<'_> {
         let mut directories = 0u32;
         for at in 0..count {
             let ino = Ino::new(first + at);
-            let seen = self.checker.seen.get(&ino);
+            let seen = self.checker.seen.get(ino);
             let used = self.checker.is_taken(ino);
             directories += u32::from(seen.is_some_and(|s| s.kind == FileKind::Directory));
             let marked = match &bitmap {

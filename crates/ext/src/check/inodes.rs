@@ -1,9 +1,11 @@
 //! Pass 1: every inode in use, and the blocks it claims.
 
-use super::checker::{CheckedInode, Checker};
+use super::ahead::ahead;
+use super::checker::Checker;
 use super::fix::{Fix, Stage};
 use super::problems;
 use super::salvage::salvage;
+use super::seen::CheckedInode;
 use super::sequence::USABLE_BLOCKS;
 use crate::extent;
 use crate::indirect;
@@ -65,6 +67,17 @@ pub(super) struct Claims {
     is_cut: bool,
 }
 
+/// Inodes that are read at once.
+const READ_AHEAD: u32 = 1024;
+
+/// An inode of a table.
+struct ReadInode {
+    ino: Ino,
+    read: Result<Inode, FsError>,
+    /// Whether its checksum is right.
+    sum: Result<(), FsError>,
+}
+
 /// Pass 1: inodes, their blocks and attributes.
 pub(super) struct InodePass<'a> {
     pub(super) checker: &'a mut Checker,
@@ -78,30 +91,37 @@ impl<'a> InodePass<'a> {
 
 impl InodePass<'_> {
     pub(super) fn inodes(&mut self) -> Result<(), FsError> {
+        let mut runs = Vec::new();
         for number in (0..self.checker.sb().groups).map(GroupNo::new) {
             if self.checker.lost_groups.contains(&number) {
                 continue;
             }
             let first = number.get() * self.checker.sb().inodes_per_group + 1;
-            let used = self
-                .checker
-                .volume
-                .descriptors()
-                .read(number)
-                .map(|group| self.checker.used_slots(&group))?;
-            for slot in 0..used {
-                self.inode(Ino::new(first + slot))?;
-            }
+            let group = self.checker.volume.descriptors().read(number)?;
+            let used = self.checker.used_slots(&group);
+            let starts = (0..used).step_by(index(READ_AHEAD));
+            runs.extend(starts.map(|at| (Ino::new(first + at), READ_AHEAD.min(used - at))));
         }
+        let (volume, strict) = (self.checker.volume.clone(), self.checker.strict.clone());
+        let compared = move |(ino, read): (Ino, Result<Inode, FsError>)| ReadInode {
+            ino,
+            sum: read.as_ref().map_or(Ok(()), |it| strict.inodes().verify(it, place(ino))),
+            read,
+        };
+        let read = runs.into_iter().map(|(first, count)| -> Vec<ReadInode> {
+            volume.inodes().read_run(first, count).into_iter().map(&compared).collect()
+        });
+        ahead(read, |inodes| {
+            // An inode in a bad block is not looked at (`ext2fs_get_next_inode`).
+            let is_looked_at = |it: &ReadInode| !self.checker.is_unusable(it.ino);
+            let looked_at: Vec<ReadInode> = inodes.into_iter().filter(is_looked_at).collect();
+            looked_at.into_iter().try_for_each(|inode| self.inode(inode))
+        })?;
         self.reserve_lost_journal()
     }
 
-    fn inode(&mut self, ino: Ino) -> Result<(), FsError> {
-        // An inode in a bad block is not looked at (`ext2fs_get_next_inode`).
-        if self.checker.is_unusable(ino) {
-            return Ok(());
-        }
-        let read = self.checker.volume.inodes().read(ino);
+    fn inode(&mut self, found: ReadInode) -> Result<(), FsError> {
+        let ReadInode { ino, read, sum } = found;
         let inode = match read {
             Ok(inode) => inode,
             Err(error @ FsError::Corrupt { .. }) => return self.unreadable(ino, &error),
@@ -128,10 +148,10 @@ impl InodePass<'_> {
             self.checker.fix(Stage::Inodes, Fix::Undelete(ino));
         }
         if links == 0 && !is_orphan && !is_special {
-            return self.sum(&inode);
+            return self.sum(&inode, sum);
         }
         if is_special && !self.reserved(&inode)? {
-            return self.sum(&inode);
+            return self.sum(&inode, sum);
         }
         let has_no_map = inode.kind().is_none_or(|kind| {
             !matches!(kind, FileKind::Regular | FileKind::Directory | FileKind::Symlink)
@@ -146,14 +166,14 @@ impl InodePass<'_> {
         }
         let Some(kind) = inode.kind() else {
             if is_special {
-                return self.sum(&inode);
+                return self.sum(&inode, sum);
             }
             let what = format!("mode {mode:#o} is not a valid file type");
             self.checker.found(problems::INODE_UNKNOWN_KIND, what, place(ino));
             self.checker.fix(Stage::Inodes, Fix::Clear(ino));
             return Ok(());
         };
-        self.sum(&inode)?;
+        self.sum(&inode, sum)?;
         self.needed_features(&inode, kind)?;
         if !is_special {
             self.encryption(&inode)?;
@@ -166,10 +186,8 @@ impl InodePass<'_> {
         self.checker.report.tally.directories += is_dir;
         let seen = CheckedInode {
             kind,
-            links: u64::from(links),
+            links,
             names: 0,
-            parent: None,
-            named_in: None,
             is_empty: self.checker.volume.inodes().allocated_sectors(&inode) == 0
                 && !inode.has_flag(flags::INLINE_DATA)
                 && matches!(kind, FileKind::Regular | FileKind::Directory),
@@ -179,21 +197,17 @@ impl InodePass<'_> {
             is_value: self.checker.volume.inodes().is_value(&inode),
             bad_map,
         };
-        let before = self.checker.seen.insert(ino, seen);
-        debug_assert!(before.is_none(), "inode {ino} is looked at once");
+        self.checker.seen.insert(ino, seen);
         Ok(())
     }
 
-    /// Compares an inode's checksum, if it was ever written.
-    fn sum(&mut self, inode: &Inode) -> Result<(), FsError> {
+    /// Reports a wrong checksum of an inode, if it was ever written.
+    fn sum(&mut self, inode: &Inode, compared: Result<(), FsError>) -> Result<(), FsError> {
         let ino = inode.ino;
-        let is_written = inode.raw().iter().any(|&byte| byte != 0);
-        if is_written
-            && self.checker.checksum(
-                self.checker.strict.inodes().read(ino),
-                problems::INODE_CHECKSUM,
-                place(ino),
-            )?
+        let is_written = || inode.raw().iter().any(|&byte| byte != 0);
+        if compared.is_err()
+            && is_written()
+            && self.checker.checksum(compared, problems::INODE_CHECKSUM, place(ino))?
         {
             self.checker.fix(Stage::Inodes, Fix::Seal(ino));
         }
@@ -263,11 +277,14 @@ impl InodePass<'_> {
             problems::INODE_BLOCK_MAP,
             at,
         )?;
-        let is_wrong = self.checker.checksum(
-            self.checker.strict.maps().block_map(inode),
-            problems::INODE_MAP_CHECKSUM,
-            at,
-        )?;
+        // Without blocks of its own, the map is covered by the inode's checksum.
+        let has_sums = map.as_ref().is_none_or(|map| !map.index.is_empty());
+        let is_wrong = has_sums
+            && self.checker.checksum(
+                self.checker.strict.maps().block_map(inode),
+                problems::INODE_MAP_CHECKSUM,
+                at,
+            )?;
         let attributes = self.attributes(inode)?;
         if is_wrong && map.is_some() {
             self.checker.fix(Stage::Inodes, Fix::SealMap(inode.ino));

@@ -1,8 +1,9 @@
 //! Pass 4: link counts, and inodes without a name.
 
-use super::checker::{CheckedInode, Checker};
+use super::checker::Checker;
 use super::fix::{Fix, Stage};
 use super::problems;
+use super::seen::CheckedInode;
 use crate::ondisk::ro_compat;
 use seekless_fs::{FileKind, Location};
 use seekless_units::Ino;
@@ -23,17 +24,19 @@ impl<'a> LinkPass<'a> {
 
 impl LinkPass<'_> {
     pub(super) fn links(&mut self) {
-        let seen = std::mem::take(&mut self.checker.seen);
+        let all = std::mem::take(&mut self.checker.seen);
         let mut nameless = Vec::new();
-        for (&ino, seen) in seen.iter().filter(|(_, seen)| !seen.is_special) {
+        for (ino, seen) in all.iter().filter(|(_, seen)| !seen.is_special) {
             if seen.is_value {
                 self.value(ino);
             } else {
-                self.links_of(ino, seen, &mut nameless);
+                let is_dir = seen.kind == FileKind::Directory;
+                let is_placed = !is_dir || all.place_of(ino).named_in.is_some();
+                self.links_of(ino, seen, is_placed, &mut nameless);
             }
         }
-        debug_assert!(self.checker.seen.is_empty(), "no inodes are found in this pass");
-        self.checker.seen = seen;
+        debug_assert!(self.checker.seen.is_none(), "no inodes are found in this pass");
+        self.checker.seen = all;
         for &ino in &nameless {
             self.checker.fix(Stage::Connections, Fix::Connect(ino));
         }
@@ -48,11 +51,17 @@ impl LinkPass<'_> {
     }
 
     /// Gathers inodes without a name in `nameless` where not all names could be read.
-    fn links_of(&mut self, ino: Ino, seen: &CheckedInode, nameless: &mut Vec<Ino>) {
+    fn links_of(
+        &mut self,
+        ino: Ino,
+        seen: &CheckedInode,
+        is_placed: bool,
+        nameless: &mut Vec<Ino>,
+    ) {
         let place = Location::of("inode").in_inode(ino);
         let is_dir = seen.kind == FileKind::Directory;
         let is_root = ino.get() == crate::ondisk::special::ROOT;
-        if is_dir && seen.named_in.is_none() && !is_root {
+        if !is_placed && !is_root {
             // Reported as not connected.
             return;
         }
@@ -76,6 +85,7 @@ impl LinkPass<'_> {
             }
             return;
         }
+        let links = u64::from(seen.links);
         let has_nlink = self.checker.sb().has_ro_compat(ro_compat::DIR_NLINK);
         let is_over = is_dir && seen.names > LINK_MAX;
         if is_over && !has_nlink && !self.checker.has_many_links {
@@ -86,18 +96,15 @@ impl LinkPass<'_> {
             self.checker.fix(Stage::Links, Fix::ManyLinks);
         }
         let many = (has_nlink && seen.names >= LINK_MAX) || is_over;
-        if seen.links == seen.names || (is_dir && many && seen.links == 1) {
+        if links == seen.names || (is_dir && many && links == 1) {
             return;
         }
-        if seen.links > seen.names && self.checker.may_have_more_names() {
+        if links > seen.names && self.checker.may_have_more_names() {
             return;
         }
-        let what = format!("{} links, should be {}", seen.links, seen.names);
-        let problem = if seen.links > seen.names {
-            problems::INODE_LINKS_HIGH
-        } else {
-            problems::INODE_LINKS_LOW
-        };
+        let what = format!("{links} links, should be {}", seen.names);
+        let problem =
+            if links > seen.names { problems::INODE_LINKS_HIGH } else { problems::INODE_LINKS_LOW };
         self.checker.found(problem, what, place);
         let most = if many && is_dir { 1 } else { seen.names.min(LINK_MAX) };
         let links = u16::try_from(most).unwrap_or(u16::MAX);

@@ -16,10 +16,12 @@
 //! which it can be interrupted. A finding is expected where `e2fsck -p` repairs it without a
 //! question.
 
+mod ahead;
 mod attributes;
 mod bad_blocks;
 mod checker;
 mod directories;
+mod directory_reader;
 mod encryption;
 mod features;
 mod fields;
@@ -40,6 +42,7 @@ mod problems;
 mod repair;
 mod reserved;
 mod salvage;
+mod seen;
 mod sequence;
 
 pub use problems::PROBLEMS;

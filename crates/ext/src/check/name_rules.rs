@@ -31,21 +31,24 @@ impl NameRules {
 
     /// Whether a directory can have a name.
     pub(super) fn takes(self, name: &[u8]) -> bool {
-        self == Self::Encrypted || self.sane(name) == name
+        self.kept(name).all(|(_, is_kept)| is_kept)
     }
 
     /// A name with dots in place of bytes that it cannot have; of text, from the first byte on that
     /// is none.
     pub(super) fn sane(self, name: &[u8]) -> Vec<u8> {
-        let valid = match std::str::from_utf8(name) {
-            Err(error) if self == Self::Folded => error.valid_up_to(),
+        self.kept(name).map(|(byte, is_kept)| if is_kept { byte } else { b'.' }).collect()
+    }
+
+    /// The bytes of a name, and whether it can have each of them.
+    fn kept(self, name: &[u8]) -> impl Iterator<Item = (u8, bool)> {
+        let valid = match self {
+            Self::Folded => std::str::from_utf8(name).map_or_else(|it| it.valid_up_to(), str::len),
             _ => name.len(),
         };
-        let sane = |(at, &byte): (usize, &u8)| {
-            let is_kept = self == Self::Encrypted || (at < valid && !matches!(byte, 0 | b'/'));
-            if is_kept { byte } else { b'.' }
-        };
-        name.iter().enumerate().map(sane).collect()
+        let is_kept =
+            move |at, byte| self == Self::Encrypted || (at < valid && !matches!(byte, 0 | b'/'));
+        name.iter().enumerate().map(move |(at, &byte)| (byte, is_kept(at, byte)))
     }
 
     /// A name as it is compared with the others of its directory.

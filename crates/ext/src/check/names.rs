@@ -1,7 +1,10 @@
 //! Pass 2: the entries of directories, and the inodes that they name.
 
+use super::ahead::ahead;
 use super::checker::Checker;
+use super::directory_reader::{DirectoryReader, ReadBlock, ReadDirectory};
 use super::fix::{Fix, Spot, Stage};
+use super::index::IndexFault;
 use super::name_rules::NameRules;
 use super::problems;
 use crate::dir::{Directory, RawEntry, SHORTEST, entry_at, kind_of, reaches_over_tail, record_len};
@@ -11,10 +14,13 @@ use crate::inode::Inode;
 use crate::ondisk::{DirEntryHead, InodeCore, flags, incompat, special};
 use crate::reserved::OwnFile;
 use seekless_fs::field;
+use seekless_fs::read_cache::Block;
 use seekless_fs::{Corruption, FileKind, FsError, Location};
 use seekless_units::{Ino, Lbn};
 use std::collections::HashSet;
 use std::mem::offset_of;
+use std::ops::{Deref, Range};
+use std::sync::Arc;
 
 pub(super) fn place(dir: Ino) -> Location {
     Location::of("directory").in_inode(dir)
@@ -25,9 +31,30 @@ struct UsedEntry {
     ino: Ino,
     /// The code of its kind.
     kind: u8,
-    name: Vec<u8>,
+    name: Name,
     /// Where it begins, see [`Spot`].
     at: u64,
+}
+
+/// A name, in the block where it was found.
+struct Name {
+    block: Block,
+    start: usize,
+    len: usize,
+}
+
+impl Name {
+    fn of(name: &[u8]) -> Self {
+        Self { block: Block::from(name), start: 0, len: name.len() }
+    }
+}
+
+impl Deref for Name {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        field::slice(&self.block, self.start, self.len).unwrap_or_default()
+    }
 }
 
 /// A damaged entry.
@@ -144,7 +171,7 @@ impl<'a> NamePass<'a> {
 impl NamePass<'_> {
     pub(super) fn names(&mut self) -> Result<(), FsError> {
         let root = Ino::new(special::ROOT);
-        match self.checker.seen.get(&root).map(|seen| seen.kind) {
+        match self.checker.seen.get(root).map(|seen| seen.kind) {
             Some(FileKind::Directory) => {}
             Some(_) => {
                 self.checker.found(
@@ -166,15 +193,15 @@ impl NamePass<'_> {
             .seen
             .iter()
             .filter(|(_, seen)| seen.kind == FileKind::Directory)
-            .map(|(&ino, seen)| (ino, seen.bad_map))
+            .map(|(ino, seen)| (ino, seen.bad_map))
             .collect();
-        for &(dir, bad_map) in &dirs {
-            if bad_map {
-                self.checker.cut_short.insert(dir);
-            } else {
-                self.directory(dir)?;
-            }
-        }
+        let is_unread = |it: &&(Ino, bool)| it.1;
+        self.checker.cut_short.extend(dirs.iter().filter(is_unread).map(|(dir, _)| dir));
+        let followed = dirs.iter().filter(|(_, bad_map)| !bad_map).map(|&(dir, _)| dir);
+        let reader = DirectoryReader::of(self.checker);
+        ahead(reader.batches(followed), |batch| {
+            batch.into_iter().try_for_each(|read| self.directory(read?))
+        })?;
         for (dir, _) in dirs {
             self.parent(dir);
         }
@@ -189,15 +216,17 @@ impl NamePass<'_> {
         }
     }
 
-    fn directory(&mut self, dir: Ino) -> Result<(), FsError> {
-        let inode = self.checker.volume.inodes().read(dir)?;
+    fn directory(&mut self, read: ReadDirectory) -> Result<(), FsError> {
+        let ReadDirectory { inode, blocks, faults } = read;
+        let dir = inode.ino;
         let names = if inode.has_flag(flags::INLINE_DATA) {
             self.inline_names(&inode)?
         } else {
-            let names = self.block_names(&inode)?;
-            self.index(&inode)?;
-            names
+            self.block_names(&inode, blocks)
         };
+        if let Some(faults) = faults {
+            self.index(&inode, faults)?;
+        }
         if !self.checker.orphans.contains(&dir) && names.len() < 2 {
             self.checker.unexpected(
                 problems::DIRECTORY_DOT,
@@ -207,7 +236,7 @@ impl NamePass<'_> {
             self.rebuild(&inode, None);
         }
         let rules = NameRules::of(self.checker.sb(), &inode);
-        let mut known = HashSet::new();
+        let mut known = HashSet::with_capacity(names.len());
         for (number, name) in names.iter().enumerate() {
             self.entry(&inode, number, name)?;
             if !known.insert(rules.key(&name.name)) {
@@ -227,8 +256,8 @@ impl NamePass<'_> {
         let parent = field::le32(&inode.core.i_block.0, 0).unwrap_or(0);
         let parent_at = field::wide(offset_of!(InodeCore, i_block));
         let mut names = vec![
-            UsedEntry { ino: dir, kind, name: b".".to_vec(), at: 0 },
-            UsedEntry { ino: Ino::new(parent), kind, name: b"..".to_vec(), at: parent_at },
+            UsedEntry { ino: dir, kind, name: Name::of(b"."), at: 0 },
+            UsedEntry { ino: Ino::new(parent), kind, name: Name::of(b".."), at: parent_at },
         ];
         let ranges = self.checker.sound(
             inline::entry_ranges(inode),
@@ -238,9 +267,9 @@ impl NamePass<'_> {
         if ranges.is_none() {
             self.checker.cut_short.insert(dir);
         }
+        let bytes = Block::from(inode.raw());
         for range in ranges.unwrap_or_default() {
-            let piece = inode.raw().get(range.clone()).unwrap_or_default();
-            for bad in self.names_in(dir, range.start, piece, &mut names) {
+            for bad in self.names_in(dir, range.start, &bytes, range, &mut names) {
                 let spot = Spot { dir, at: bad.at };
                 let fix = match bad.before {
                     _ if bad.is_legible => Fix::Span(spot, bad.len),
@@ -258,12 +287,11 @@ impl NamePass<'_> {
         Ok(names)
     }
 
-    fn block_names(&mut self, inode: &Inode) -> Result<Vec<UsedEntry>, FsError> {
+    fn block_names(&mut self, inode: &Inode, found: Vec<ReadBlock>) -> Vec<UsedEntry> {
         let mut names = Vec::new();
         let bsize = self.checker.volume.block_len();
         let blocks = Directory::new(&self.checker.volume, inode).blocks();
-        let present = Directory::new(&self.checker.volume, inode).present()?;
-        let gap = (0..).map(Lbn::new).zip(&present).find(|(wanted, lbn)| wanted != *lbn);
+        let gap = (0..).map(Lbn::new).zip(&found).find(|(wanted, block)| *wanted != block.lbn);
         // A length beyond its blocks was reported already.
         if let Some((missing, _)) = gap {
             let what = format!("block {missing} is missing");
@@ -271,24 +299,23 @@ impl NamePass<'_> {
             self.checker.cut_short.insert(inode.ino);
             self.checker.fix(Stage::Names, Fix::Rebuild(inode.ino));
         }
-        for lbn in present.into_iter().filter(|lbn| lbn.get() < blocks) {
-            match Directory::new(&self.checker.strict, inode).block(lbn) {
-                Ok(_) => {}
-                Err(error @ FsError::Corrupt { .. }) => self.unsealed(inode, lbn, &error),
-                Err(error) => return Err(error),
+        for ReadBlock { lbn, block, fault } in found {
+            debug_assert!(lbn.get() < blocks, "only blocks of its length are read");
+            if let Some(error) = fault {
+                self.unsealed(inode, lbn, &error);
             }
-            let block = Directory::new(&self.checker.volume, inode).block(lbn)?;
             if self.has_no_room_for_sum(inode, lbn, &block) {
                 let what = format!("an entry of block {lbn} reaches over its checksum");
                 self.checker.found(problems::DIRECTORY_CHECKSUM, what, place(inode.ino));
                 self.checker.fix(Stage::Names, Fix::Rebuild(inode.ino));
             }
             let start = field::index(lbn.get()) * bsize;
-            if !self.names_in(inode.ino, start, &block, &mut names).is_empty() {
+            let whole = 0..block.len();
+            if !self.names_in(inode.ino, start, &block, whole, &mut names).is_empty() {
                 self.checker.fix(Stage::Names, Fix::Rebuild(inode.ino));
             }
         }
-        Ok(names)
+        names
     }
 
     /// Whether a block of entries that needs a checksum has no room for it.
@@ -307,15 +334,17 @@ impl NamePass<'_> {
         self.checker.fix(Stage::Names, fix);
     }
 
-    /// Reads the entries of a block or piece, which begins at byte `start`. Returns those that
-    /// are damaged.
+    /// Reads the entries of a block or a piece of it, which begins at byte `start` of the directory.
+    /// Returns those that are damaged.
     fn names_in(
         &mut self,
         dir: Ino,
         start: usize,
-        block: &[u8],
+        holder: &Block,
+        piece: Range<usize>,
         names: &mut Vec<UsedEntry>,
     ) -> Vec<BadEntry> {
+        let block = holder.get(piece.clone()).unwrap_or_default();
         let (mut at, mut bad, mut before) = (0, Vec::new(), None);
         loop {
             let begin = at;
@@ -336,7 +365,13 @@ impl NamePass<'_> {
             let Some(entry) = found.entry else { continue };
             if entry.ino != Ino::ZERO {
                 let (ino, kind) = (entry.ino, entry.file_type);
-                names.push(UsedEntry { ino, kind, name: entry.name.to_vec(), at: from });
+                let name = Name {
+                    block: Arc::clone(holder),
+                    start: piece.start + begin + size_of::<DirEntryHead>(),
+                    len: entry.name.len(),
+                };
+                debug_assert!(*name == *entry.name, "a name follows the head of its entry");
+                names.push(UsedEntry { ino, kind, name, at: from });
             }
         }
     }
@@ -346,7 +381,7 @@ impl NamePass<'_> {
     fn entry(&mut self, inode: &Inode, number: usize, entry: &UsedEntry) -> Result<(), FsError> {
         let dir = inode.ino;
         let spot = Spot { dir, at: entry.at };
-        match (number, entry.name.as_slice()) {
+        match (number, &*entry.name) {
             (0, b".") => {
                 self.kind(spot, entry, FileKind::Directory);
                 self.dot(spot, entry.ino);
@@ -356,9 +391,7 @@ impl NamePass<'_> {
             (1, b"..") => {
                 self.kind(spot, entry, FileKind::Directory);
                 self.terminated(inode, spot, entry)?;
-                if let Some(seen) = self.checker.seen.get_mut(&dir) {
-                    seen.parent = Some(entry.ino);
-                }
+                self.checker.seen.place_mut(dir).parent = Some(entry.ino);
                 return Ok(());
             }
             (0 | 1, _) => {
@@ -379,7 +412,7 @@ impl NamePass<'_> {
             self.checker.found(problems::ENTRY_NAME, what, place(dir));
             self.rebuild(inode, Some(Fix::Respell(spot)));
         }
-        let special = self.checker.seen.get(&entry.ino).is_none_or(|seen| seen.is_special);
+        let special = self.checker.seen.get(entry.ino).is_none_or(|seen| seen.is_special);
         if special && self.is_named_journal(entry.ino) {
             self.kind(spot, entry, FileKind::Regular);
             return Ok(());
@@ -390,7 +423,7 @@ impl NamePass<'_> {
         if number > 1 && !self.encrypted(spot, &entry.name, entry.kind, entry.ino) {
             return Ok(());
         }
-        if dir.get() == special::ROOT && entry.name == b"lost+found" {
+        if dir.get() == special::ROOT && *entry.name == *b"lost+found" {
             self.checker.lost_found.get_or_insert((spot, entry.ino));
         }
         self.named(spot, entry);
@@ -465,19 +498,19 @@ impl NamePass<'_> {
     /// Handles an entry whose inode is in use.
     fn named(&mut self, spot: Spot, entry: &UsedEntry) {
         let is_root = entry.ino.get() == special::ROOT;
-        let Some(seen) = self.checker.seen.get_mut(&entry.ino) else { return };
-        let kind = seen.kind;
+        let Some(kind) = self.checker.seen.get(entry.ino).map(|seen| seen.kind) else { return };
         let is_dir = kind == FileKind::Directory;
-        let second = is_dir && (is_root || entry.ino == spot.dir || seen.named_in.is_some());
+        let has_name = || self.checker.seen.place_of(entry.ino).named_in.is_some();
+        let second = is_dir && (is_root || entry.ino == spot.dir || has_name());
         if second {
             let what = format!("`{}` is an additional name of a directory", show(&entry.name));
             self.checker.found(problems::DIRECTORY_TWO_NAMES, what, place(spot.dir));
             self.checker.fix(Stage::Names, Fix::Remove(spot));
             return;
         }
-        seen.names += 1;
+        self.count(entry.ino);
         if is_dir {
-            seen.named_in = Some(spot);
+            self.checker.seen.place_mut(entry.ino).named_in = Some(spot);
             self.checker.children.entry(spot.dir).or_default().push(entry.ino);
         }
         self.kind(spot, entry, kind);
@@ -505,18 +538,19 @@ impl NamePass<'_> {
     }
 
     fn count(&mut self, ino: Ino) {
-        if let Some(seen) = self.checker.seen.get_mut(&ino) {
+        if let Some(seen) = self.checker.seen.get_mut(ino) {
             seen.names += 1;
         }
     }
 
     /// Compares a directory's `..` with the directory that names it.
     fn parent(&mut self, dir: Ino) {
-        let Some(seen) = self.checker.seen.get(&dir) else { return };
+        let place_in_tree = self.checker.seen.place_of(dir);
         let root = Ino::new(special::ROOT);
-        let named_in = if dir == root { Some(root) } else { seen.named_in.map(|spot| spot.dir) };
+        let named_in =
+            if dir == root { Some(root) } else { place_in_tree.named_in.map(|spot| spot.dir) };
         // An unconnected directory is nobody's child.
-        let (Some(parent), Some(named_in)) = (seen.parent, named_in) else { return };
+        let (Some(parent), Some(named_in)) = (place_in_tree.parent, named_in) else { return };
         self.count(named_in);
         if parent != named_in {
             let what = format!("`..` points to inode {parent}, should be {named_in}");
@@ -525,13 +559,14 @@ impl NamePass<'_> {
         }
     }
 
-    /// Compares the index of a directory with its blocks.
-    fn index(&mut self, inode: &Inode) -> Result<(), FsError> {
-        if !self.checker.volume.inodes().is_hashed(inode) {
-            return Ok(());
-        }
+    /// Reports the faults of a directory's index.
+    fn index(
+        &mut self,
+        inode: &Inode,
+        found: Result<Vec<IndexFault>, FsError>,
+    ) -> Result<(), FsError> {
         let at = place(inode.ino);
-        match super::index::faults(&Directory::new(&self.checker.volume, inode)) {
+        match found {
             Ok(faults) => {
                 for fault in faults {
                     self.checker.graded(fault.is_plain, problems::DIRECTORY_INDEX, fault.what, at);

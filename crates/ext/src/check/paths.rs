@@ -32,16 +32,18 @@ impl ConnectivityPass<'_> {
             .seen
             .iter()
             .filter(|(ino, seen)| {
-                seen.kind == FileKind::Directory && !self.checker.orphans.contains(*ino)
+                seen.kind == FileKind::Directory && !self.checker.orphans.contains(ino)
             })
-            .map(|(&ino, seen)| (ino, seen.named_in.is_none() && ino != root))
+            .map(|(ino, _)| {
+                (ino, self.checker.seen.place_of(ino).named_in.is_none() && ino != root)
+            })
             .collect();
         let alone: Vec<Ino> =
             dirs.iter().filter(|(_, nameless)| *nameless).map(|&(ino, _)| ino).collect();
         let reached = self.below(alone.iter().copied().chain([root]).collect());
         for ino in alone {
             // Its parent may have an entry for it, and be unreadable.
-            let parent = self.checker.seen.get(&ino).and_then(|seen| seen.parent);
+            let parent = self.checker.seen.place_of(ino).parent;
             if parent.is_some_and(|parent| self.is_unreadable(parent)) {
                 continue;
             }
@@ -87,7 +89,7 @@ impl ConnectivityPass<'_> {
             let mut way: Vec<(Ino, Spot)> = Vec::new();
             let mut here = start;
             while met.insert(here) {
-                let Some(spot) = self.checker.seen.get(&here).and_then(|seen| seen.named_in) else {
+                let Some(spot) = self.checker.seen.place_of(here).named_in else {
                     break;
                 };
                 way.push((here, spot));

@@ -169,8 +169,11 @@ impl Work<'_> {
     /// The directory that `..` should name, as far as it is known.
     fn parent_of(&self, dir: Ino) -> Ino {
         let root = Ino::new(special::ROOT);
-        let Some(seen) = self.checker.seen.get(&dir).filter(|_| dir != root) else { return root };
-        let told = seen.named_in.map(|spot| spot.dir).or(seen.parent);
+        if dir == root {
+            return root;
+        }
+        let place = self.checker.seen.place_of(dir);
+        let told = place.named_in.map(|spot| spot.dir).or(place.parent);
         told.filter(|&ino| self.checker.is_directory(ino)).unwrap_or(root)
     }
 
@@ -191,7 +194,7 @@ impl Work<'_> {
                 if entry.ino == Ino::ZERO || entry.name == b"." || entry.name == b".." {
                     continue;
                 }
-                let seen = self.checker.seen.get(&entry.ino).map(|seen| seen.kind);
+                let seen = self.checker.seen.get(entry.ino).map(|seen| seen.kind);
                 let kind = kind_of(entry.file_type).or(seen).unwrap_or(FileKind::Regular);
                 // Bytes that no path can have are replaced, as in e2fsck.
                 let name = NameRules::of(&self.checker.volume.sb, inode).sane(entry.name);
@@ -218,7 +221,7 @@ impl Work<'_> {
                     let own =
                         checker.volume.sb.is_own(ino) || checker.volume.sb.is_kept_unused(ino);
                     let root = ino.get() == special::ROOT;
-                    !own && !root && !checker.seen.contains_key(&ino) && !checker.is_unusable(ino)
+                    !own && !root && !checker.seen.contains(ino) && !checker.is_unusable(ino)
                 });
                 if let Some(ino) = free {
                     if behind {

@@ -158,7 +158,7 @@ pub(super) fn put(checker: &Checker, disk: &mut Patches, number: GroupNo) -> Res
         let used = checker.is_taken(ino);
         mark(&mut inodes, at, used);
         free_inodes += u32::from(!used);
-        let is_dir = checker.seen.get(&ino).is_some_and(|it| it.kind == FileKind::Directory);
+        let is_dir = checker.seen.get(ino).is_some_and(|it| it.kind == FileKind::Directory);
         directories += u32::from(is_dir);
         if used {
             used_end = at + 1;

@@ -72,7 +72,7 @@ impl Work<'_> {
         })?;
         let mut names = Vec::new();
         for &ino in nameless.iter().filter(|&&ino| ino != lost) {
-            let Some(kind) = checker.seen.get(&ino).map(|seen| seen.kind) else { continue };
+            let Some(kind) = checker.seen.get(ino).map(|seen| seen.kind) else { continue };
             let tries = (0..TRIES).map(|n| match n {
                 0 => format!("#{ino}").into_bytes(),
                 n => format!("#{ino}.{n}").into_bytes(),

@@ -4,8 +4,8 @@ use super::Work;
 use super::inode::InodeMut;
 use super::journal::JournalRepair;
 use super::superblock::byte_of;
-use crate::check::checker::CheckedInode;
 use crate::check::salvage::salvage;
+use crate::check::seen::CheckedInode;
 use crate::encode::mapping::{
     Piece, block_map, extent_tree, extent_tree_blocks, extents_of, indirect_blocks,
 };
@@ -113,7 +113,8 @@ impl Work<'_> {
             return Ok(true);
         }
         let is_file = |seen: &CheckedInode| seen.kind != FileKind::Directory && !seen.is_special;
-        for (&other, _) in checker.seen.range(..ino).filter(|(_, seen)| is_file(seen)) {
+        let earlier = checker.seen.iter().take_while(|(other, _)| *other < ino);
+        for (other, _) in earlier.filter(|(_, seen)| is_file(seen)) {
             let inode = checker.volume.inodes().read(other)?;
             if !checker.volume.maps().has_blocks(&inode) {
                 continue;
@@ -123,7 +124,7 @@ impl Work<'_> {
                 return Ok(true);
             }
         }
-        if !checker.seen.get(&ino).is_some_and(is_file) {
+        if !checker.seen.get(ino).is_some_and(is_file) {
             return Ok(false);
         }
         self.change(ino, InodeMut::clear)?;
