@@ -100,8 +100,19 @@ pub struct Finding {
     pub what: String,
     /// Its location.
     pub location: Location,
+    /// The value of the field that its repair sets, if it sets one number.
+    pub values: Option<Values>,
     /// Whether it has been repaired.
     pub repaired: bool,
+}
+
+/// The value of a field before and after its repair.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Values {
+    /// As it was found.
+    pub old: u64,
+    /// As the repair sets it.
+    pub new: u64,
 }
 
 /// The outcome of a repair; `fsck`'s exit codes 0, 1 and 4.
@@ -265,7 +276,7 @@ impl Report {
     pub fn add(&mut self, problem: &'static Problem, what: String, location: Location) {
         debug_assert!(problem.class().is_some(), "{} has one class", problem.code);
         let class = problem.class().unwrap_or(Class::Unexpected);
-        self.push(Finding { problem, class, what, location, repaired: false });
+        self.push(Finding { problem, class, what, location, values: None, repaired: false });
     }
 
     /// Adds a finding of a problem whose class depends on the place.
@@ -277,7 +288,15 @@ impl Report {
         location: Location,
     ) {
         debug_assert!(problem.class().is_none(), "{} has both classes", problem.code);
-        self.push(Finding { problem, class, what, location, repaired: false });
+        self.push(Finding { problem, class, what, location, values: None, repaired: false });
+    }
+
+    /// Adds the values of the field that the repair of the last finding sets.
+    pub fn set_values(&mut self, old: u64, new: u64) {
+        // The last one was not stored if any was not.
+        if let (0, Some(last)) = (self.more, self.findings.last_mut()) {
+            last.values = Some(Values { old, new });
+        }
     }
 
     fn push(&mut self, finding: Finding) {

@@ -170,6 +170,7 @@ fn print_json(args: &CheckArgs, examined: &Examined) {
             "number": number + 1,
             "phase": finding.problem.phase,
             "code": finding.code(),
+            "values": finding.values.map(|values| json!({ "old": values.old, "new": values.new })),
             "class": class(finding),
             "repaired": finding.repaired,
             "what": finding.what,

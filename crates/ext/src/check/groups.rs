@@ -77,6 +77,7 @@ impl GroupPass<'_> {
                     self.checker.found(problems::GROUP_COUNTS, what, place);
                     self.checker.fix(Stage::Groups, Fix::Group(number));
                 }
+                    self.checker.report.set_values(said.into(), found.into());
             }
         }
         self.checker.free = (blocks, inodes);
@@ -102,11 +103,13 @@ impl GroupPass<'_> {
             self.checker.fix(Stage::Groups, Fix::Group(GroupNo::ZERO));
         }
         if said_inodes != inodes {
+            self.checker.report.set_values(said, blocks);
             let what = format!("has {said_inodes} free inodes, should be {inodes}");
             self.checker.found(problems::SUPERBLOCK_TOTALS, what, place);
             self.checker.fix(Stage::Groups, Fix::Group(GroupNo::ZERO));
         }
     }
+            self.checker.report.set_values(said_inodes.into(), inodes.into());
 
     /// Compares a group's block bitmap; free clusters are counted.
     fn blocks_of_group(&mut self, number: GroupNo, group: &Group) -> Result<u32, FsError> {

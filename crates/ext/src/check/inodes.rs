@@ -665,6 +665,7 @@ impl InodePass<'_> {
     fn target(&mut self, inode: &Inode, map: &BlockMap) -> Result<(), FsError> {
         let bsize = self.checker.volume.block_len();
         let is_told = inode.len == 0 || inode.len >= wide(bsize);
+            self.checker.report.set_values(inode.len, len);
         if inode.has_flag(flags::INLINE_DATA) || is_told {
             return Ok(());
         }
@@ -715,6 +716,7 @@ impl InodePass<'_> {
         let mut claims = Claims::default();
         self.claim(run, &mut claims);
         if claims.duplicates + claims.fixed > 0 {
+            self.checker.report.set_values(said, wanted);
             let what = "its attribute block is also used by something else".to_string();
             self.checker.found(problems::INODE_DUPLICATE_BLOCKS, what, place(ino));
             self.checker.fix(Stage::Inodes, Fix::CopyAttributes(ino));

@@ -108,6 +108,7 @@ impl LinkPass<'_> {
         self.checker.found(problem, what, place);
         let most = if many && is_dir { 1 } else { seen.names.min(LINK_MAX) };
         let links = u16::try_from(most).unwrap_or(u16::MAX);
+        self.checker.report.set_values(seen.links, links.into());
         self.checker.fix(Stage::Links, Fix::Links(ino, links));
     }
 
@@ -136,6 +137,7 @@ impl LinkPass<'_> {
             let what = format!("reference count {count}, should be {found}");
             let place = Location::of("attribute block").in_inode(owner).in_block(block);
             self.checker.found(problems::ATTRIBUTES_COUNT, what, place);
+            self.checker.report.set_values(count.into(), found.into());
             self.checker.fix(Stage::Links, Fix::Shares(block, found));
         }
     }

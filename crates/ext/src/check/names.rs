@@ -557,6 +557,7 @@ impl NamePass<'_> {
             self.checker.found(problems::DIRECTORY_DOT_DOT, what, place(dir));
             self.checker.fix(Stage::Names, Fix::Parent(dir, named_in));
         }
+            self.checker.report.set_values(parent.get().into(), named_in.get().into());
     }
 
     /// Reports the faults of a directory's index.

@@ -120,6 +120,7 @@ impl Checker {
             if size > 0 {
                 let what = format!("{size} bytes, but no clusters");
                 self.found(problems::FILE_NO_CHAIN, what, place);
+                self.report.set_values(size, 0);
                 self.edit(byte, entry, |entry| entry.DIR_FileSize = 0.into());
             }
             return;

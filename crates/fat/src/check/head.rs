@@ -245,6 +245,7 @@ impl Checker {
         } else if found != free && found != UNKNOWN {
             let what = format!("{found} clusters are free by its count, {free} by the FAT");
             self.found(problems::FSINFO_COUNT, what, place);
+            self.report.set_values(found.into(), free.into());
             self.head.info = true;
         }
         Ok(())

@@ -412,6 +412,7 @@ impl Checker {
         let bytes = self.volume.sector(self.boot().sector_of(start))?;
         let slot = |number: usize| parse::<ShortEntry>(&bytes, number * ENTRY_SIZE);
         let (Some(one), Some(two)) = (slot(0), slot(1)) else { return Ok(None) };
+            self.report.set_values(entry.DIR_FileSize.get().into(), 0);
         let has_dots = one.dots() == Some(1) && one.first_cluster(is_fat32) == start;
         let has_dots =
             has_dots && two.dots() == Some(2) && one.is_directory() && two.is_directory();

@@ -64,6 +64,7 @@ impl<'a> InodePass<'a> {
         if says != should {
             let what = format!("cg_initediblk is {says}, should be {should}");
             self.checker.found(problems::GROUP_INITIALISED, what, place);
+            self.checker.report.set_values(says.into(), should.into());
             self.checker.fix(Stage::Heads, Fix::Initialise(group, should));
         }
         Ok(should)
@@ -320,6 +321,7 @@ impl<'a> InodePass<'a> {
         if sectors != inode.sectors() {
             let what = format!("di_blocks is {}, should be {sectors}", inode.sectors());
             self.checker.found(problems::INODE_BLOCK_COUNT, what, place(inode.ino));
+            self.checker.report.set_values(inode.sectors(), sectors);
             self.checker.fix(Stage::Inodes, Fix::Sectors(inode.ino, sectors));
         }
     }

@@ -47,7 +47,9 @@ impl<'a> LinkPass<'a> {
             } else {
                 continue;
             }
+            let said = u64::try_from(links).unwrap_or(0);
             let links = u16::try_from(names.min(MOST_LINKS)).unwrap_or(0);
+            self.checker.report.set_values(said, links.into());
             self.checker.fix(Stage::Links, Fix::Links(ino, links));
         }
     }

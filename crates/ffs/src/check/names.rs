@@ -337,6 +337,7 @@ impl<'a> NamePass<'a> {
             let what = format!("`..` points to inode {parent}, should be {named_in}");
             // A directory that was being moved; `fsck_ffs -p` corrects it unasked (`pass2.c`).
             self.checker.found(problems::DIRECTORY_DOT_DOT, what, place(dir));
+            self.checker.report.set_values(parent.get().into(), named_in.get().into());
             self.checker.fix(Stage::Names, Fix::Parent(dir, named_in));
         }
     }

@@ -139,7 +139,7 @@ fn told(bytes: &[u8]) -> Vec<u8> {
 
 fn finding(problem: &'static Problem, what: String) -> Finding {
     let location = Location::of("image");
-    Finding { problem, class: Class::Unexpected, what, location, repaired: false }
+    Finding { problem, class: Class::Unexpected, what, location, values: None, repaired: false }
 }
 
 /// A file system in use.

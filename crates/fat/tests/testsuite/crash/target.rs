@@ -65,7 +65,7 @@ pub(crate) fn has_judge() -> bool {
 
 fn finding(problem: &'static Problem, what: String) -> Finding {
     let location = Location::of("image");
-    Finding { problem, class: Class::Unexpected, what, location, repaired: false }
+    Finding { problem, class: Class::Unexpected, what, location, values: None, repaired: false }
 }
 
 /// A file system in use.
