@@ -71,8 +71,8 @@ exec timeout -s KILL {seconds} e2fsck "$@"
 """
 
 
-def fetch(folder):
-    """Fetches and unpacks the sources of the Debian release that runs here; returns their folder."""
+def fetch(folder, package):
+    """Fetches and unpacks a package's sources of the Debian release that runs here; returns their folder."""
     release = dict(line.split("=", 1) for line in Path("/etc/os-release").read_text().splitlines() if "=" in line)
     code = release.get("VERSION_CODENAME", "").strip('"') or sys.exit("no Debian release: give --source")
     for name in ("lists/partial", "cache/archives/partial"):
@@ -85,10 +85,10 @@ def fetch(folder):
         settings["APT::Sandbox::User"] = "root"
     apt = ["apt-get", "-qq", *(part for name, value in settings.items() for part in ("-o", f"{name}={value}"))]
     subprocess.run([*apt, "update"], check=True)
-    subprocess.run([*apt, "source", "--download-only", "e2fsprogs"], check=True, cwd=folder)
-    archive = next(it for it in folder.glob("e2fsprogs_*.orig.tar.*") if it.suffix != ".asc")
+    subprocess.run([*apt, "source", "--download-only", package], check=True, cwd=folder)
+    archive = next(it for it in folder.glob(f"{package}_*.orig.tar.*") if it.suffix != ".asc")
     subprocess.run(["tar", "xf", archive, "-C", folder], check=True)
-    return next(folder.glob("e2fsprogs-*/"))
+    return next(folder.glob(f"{package}-*/"))
 
 
 def run(*command):
@@ -228,7 +228,7 @@ def main():
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="e2fsprogs-cases-") as scratch:
         scratch = Path(scratch)
-        source = args.source.resolve() if args.source else fetch(scratch / "source")
+        source = args.source.resolve() if args.source else fetch(scratch / "source", "e2fsprogs")
         folders = [it for kind in "fj" for it in sorted(source.glob(f"tests/{kind}_*/"))]
         folders = [it for it in folders if not args.name or it.name in args.name]
         with ThreadPoolExecutor(os.cpu_count()) as pool:

@@ -1,7 +1,7 @@
 //! Checks a whole image, and repairs the findings.
 //!
 //! 1. [`head`]: the boot sector, its copy, and the FATs among each other
-//! 2. [`walk`], [`names`]: every directory with its entries and names
+//! 2. [`walk`], [`names`], [`sums`]: every directory with its entries and names
 //! 3. [`chains`]: the clusters of every file
 //! 4. [`lost`]: chains without a name
 //! 5. [`head`] again: counts
@@ -20,6 +20,7 @@ mod lost;
 mod names;
 pub(crate) mod problems;
 mod repair;
+mod sums;
 mod walk;
 
 pub use problems::PROBLEMS;

@@ -121,6 +121,13 @@ seekless_fs::problems! {
         question: Some("Remove the pieces?"),
         repair: "they are removed; a file without its long name keeps the short one",
     }
+    NAME_CHECKSUM = {
+        code: "name.checksum", phase: 1, preen: Preen::Repairs,
+        text: "wrong checksums in the pieces of a long name, which is that of the entry by another \
+               piece or by the short name",
+        question: Some("Set the checksums?"),
+        repair: "they are set, so that the entry has its long name again",
+    }
     NAME_SHORT = {
         code: "name.short", phase: 1, preen: Preen::Stops,
         text: "an invalid short name",

@@ -2,8 +2,8 @@
 
 use super::chains::{Claimed, delete};
 use super::names::{self, Names};
-use super::{Checker, Pending, problems, set_first};
-use crate::entry::{LongName, Slot};
+use super::{Checker, Pending, problems, set_first, sums};
+use crate::entry::{LongName, LongNameSlots, Slot};
 use crate::name;
 use crate::ondisk::{ENTRY_SIZE, LongEntry, MOST_ENTRIES, ShortEntry, attr, first};
 use crate::table::Link;
@@ -167,7 +167,11 @@ impl Checker {
                     self.check_entry(dir, (byte, short), &[], None, &mut names)?;
                 }
                 Some(Slot::Short(short)) => {
-                    let head = long.finish(u32::try_from(pieces.len()).unwrap_or(u32::MAX), &short);
+                    let mut head =
+                        long.finish(u32::try_from(pieces.len()).unwrap_or(u32::MAX), &short);
+                    if head.name.is_none() {
+                        self.mend_sums(dir.ino, &mut pieces, &short, &mut head);
+                    }
                     // Pieces in front of the entry's own belong to nothing.
                     let own = match head.name {
                         Some(_) => pieces.split_off(index(head.start).min(pieces.len())),
@@ -183,6 +187,35 @@ impl Checker {
             self.root_names = names;
         }
         Ok(())
+    }
+
+    /// Gives the pieces in front of a short entry its checksum, if they are its long name.
+    fn mend_sums(
+        &mut self,
+        dir: Ino,
+        pieces: &mut [At],
+        short: &ShortEntry,
+        head: &mut LongNameSlots,
+    ) {
+        let parsed = pieces.iter().filter_map(|(_, piece)| parse(piece.as_bytes(), 0));
+        let parsed: Vec<LongEntry> = parsed.collect();
+        let Some(mended) = sums::mended(&parsed, short) else { return };
+        let start = pieces.len() - mended.count;
+        head.name = Some(mended.units);
+        head.start = u32::try_from(start).unwrap_or(u32::MAX);
+        let sum = name::checksum(&short.DIR_Name);
+        let own = pieces.iter_mut().zip(&parsed).skip(start);
+        let wrong: Vec<_> = own.filter(|(_, piece)| piece.LDIR_Chksum != sum).collect();
+        if let Some(((byte, _), piece)) = wrong.first() {
+            let what = format!("{} pieces of a long name have wrong checksums", wrong.len());
+            let place = self.entry_place(dir, *byte);
+            self.found(problems::NAME_CHECKSUM, what, place);
+            self.report.set_values(piece.LDIR_Chksum.into(), sum.into());
+        }
+        for ((byte, entry), piece) in wrong {
+            *entry = sums::sealed(piece, short);
+            self.put_entry(*byte, entry.as_bytes());
+        }
     }
 
     /// Deletes pieces of names without an entry.
@@ -379,6 +412,7 @@ impl Checker {
         if entry.DIR_FileSize.get() != 0 {
             let what = format!("a directory with a length of {}", entry.DIR_FileSize.get());
             self.found(problems::DIRECTORY_LENGTH, what, place);
+            self.report.set_values(entry.DIR_FileSize.get().into(), 0);
             self.edit(byte, &entry, |entry| entry.DIR_FileSize = 0.into());
         }
         let start = entry.first_cluster(is_fat32);
@@ -412,7 +446,6 @@ impl Checker {
         let bytes = self.volume.sector(self.boot().sector_of(start))?;
         let slot = |number: usize| parse::<ShortEntry>(&bytes, number * ENTRY_SIZE);
         let (Some(one), Some(two)) = (slot(0), slot(1)) else { return Ok(None) };
-            self.report.set_values(entry.DIR_FileSize.get().into(), 0);
         let has_dots = one.dots() == Some(1) && one.first_cluster(is_fat32) == start;
         let has_dots =
             has_dots && two.dots() == Some(2) && one.is_directory() && two.is_directory();

@@ -191,11 +191,20 @@ pub(crate) fn all() -> Vec<Recipe> {
         let at = p.short("/dir/below/a text with a long name.text");
         p.put(at - 96, &[0xE5]);
     });
-    add("a long name has another checksum", ALL, &["name.pieces"], true, true, |p| {
+    add("a long name has another checksum", ALL, &["name.checksum"], true, true, |p| {
         let at = p.short("/dir/below/a text with a long name.text");
         for piece in [at - 96, at - 64, at - 32] {
             p.put(piece + 13, &[0x17]);
         }
+    });
+    add("a piece of a long name has another checksum", ALL, &["name.checksum"], true, true, |p| {
+        let at = p.short("/dir/below/a text with a long name.text");
+        p.put(at - 64 + 13, &[0x17]);
+    });
+    add("a long name is that of another entry", ALL, &["name.pieces"], true, true, |p| {
+        // As DOS renames it.
+        let at = p.short("/dir/below/a text with a long name.text");
+        p.put(at, b"RENAMED TXT");
     });
     add("a long name's pieces are out of order", ALL, &["name.pieces"], true, true, |p| {
         let at = p.short("/dir/below/a text with a long name.text");
