@@ -46,7 +46,7 @@ pub(crate) fn refuse(error: &clap::Error) -> ExitCode {
     let is_check = std::env::args_os().skip(1).find(|arg| !is_option(arg));
     match u8::try_from(error.exit_code()) {
         Ok(0) => ExitCode::SUCCESS,
-        _ if is_check.is_some_and(|arg| arg == "check") => ExitCode::from(cmd::check::USAGE),
+        _ if is_check.is_some_and(|arg| arg == "check") => ExitCode::from(cmd::fsck::exit::USAGE),
         Ok(code) => ExitCode::from(code),
         Err(_) => ExitCode::FAILURE,
     }

@@ -5,7 +5,8 @@
 //!
 //! `verify/` has the arguments of `score --verify-kernel` and `--verify-program`, and prints their
 //! results. `cmd/compose/` has a file for each format, and `disk.rs`, `verity.rs` and `room.rs` for
-//! partitions, hash trees and free space. `modelled_disk.rs` has the command that serves the disk
+//! partitions, hash trees and free space. `cmd/fsck/` has the programs as which the binary can be
+//! called, and the options of e2fsck that `check` has too. `modelled_disk.rs` has the command that serves the disk
 //! of `disk run` and `lab run boots`. `dispatch.rs` runs the command of a command line. `written.rs`
 //! prints the result of a command that writes. `background.rs` starts the process that serves a
 //! mount.
@@ -39,9 +40,13 @@ mod verify;
 mod written;
 
 use clap::Parser;
+use cmd::fsck::Program;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    if let Some(program) = Program::called(std::env::args_os().next().as_deref()) {
+        return program.run(std::env::args_os());
+    }
     let cli = match command_line::Cli::try_parse() {
         Ok(cli) => cli,
         Err(mut error) => {

@@ -10,7 +10,7 @@
 //!   gone; [`layout_list`]: the list that can take the place of an image
 //! - [`rearrange`]: an image in another layout; [`held_out`]: the cost of that layout for a run that
 //!   was not recorded
-//! - [`check`]: whether an image is in order
+//! - [`check`]: whether an image is in order; [`fsck`]: of ext, only if it is not marked clean
 //!
 //! Warnings are events of `tracing`. Nothing is printed, and the environment is not read.
 //!
@@ -29,6 +29,7 @@ pub mod check;
 mod flags;
 pub mod formats;
 pub mod freed;
+pub mod fsck;
 pub mod held_out;
 mod kept;
 mod layers;

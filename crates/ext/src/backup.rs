@@ -18,9 +18,20 @@ const BACKUP_GROUPS: [u64; 5] = [1, 3, 5, 7, 9];
 /// for every block size; and at that of groups of the length in the damaged superblock, if it has
 /// one.
 pub(crate) fn superblock(device: &dyn BlockDevice) -> Option<(Super, BlockNo)> {
+    superblock_of(device, None)
+}
+
+/// As [`superblock`], of a volume with blocks of this size if one is given.
+pub(crate) fn superblock_of(
+    device: &dyn BlockDevice,
+    block_size: Option<u32>,
+) -> Option<(Super, BlockNo)> {
     let said = Super::said_group_blocks(device);
     for log in 0..=6u32 {
         let size = 1024u64 << log;
+        if block_size.is_some_and(|only| u64::from(only) != size) {
+            continue;
+        }
         let first = u64::from(size == 1024);
         let usual = size * 8;
         let said = said.filter(|&said| said != usual);

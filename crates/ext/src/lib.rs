@@ -90,7 +90,10 @@ mod xattr;
 
 pub use image::ExtImage;
 
-pub use check::{PROBLEMS, check, preen, repair};
+pub use check::{
+    CheckOptions, Due, PROBLEMS, Start, VolumeState, block_size, check, check_with, is_silent,
+    is_uncounted, note_checked, preen, preen_with, repair, repair_with, replay, state,
+};
 pub use compose::base::BaseVolume;
 pub use compose::inodes::kept_flags;
 pub use compose::options::Options as BuildOptions;

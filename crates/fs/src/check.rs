@@ -115,6 +115,13 @@ pub struct Values {
     pub new: u64,
 }
 
+/// Follows the progress of a check.
+pub trait Watch: Send + Sync {
+    /// The phase has done this much of all that it has to do. A repair checks the image several
+    /// times, and begins with the first phase each time.
+    fn reach(&self, phase: u8, done: u64, of: u64);
+}
+
 /// The outcome of a repair; `fsck`'s exit codes 0, 1 and 4.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
@@ -226,6 +233,8 @@ pub struct Tally {
     pub directories: u64,
     /// Blocks in use by files, in the unit of the format's block numbers.
     pub blocks: u64,
+    /// Inodes whose blocks do not follow each other, where the format counts them.
+    pub fragmented: u64,
 }
 
 /// The result of a check.

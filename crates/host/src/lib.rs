@@ -56,6 +56,7 @@ pub mod family;
 pub mod fanotify;
 pub mod fiemap;
 pub mod handle;
+pub mod inherited;
 pub mod initramfs;
 pub mod loop_device;
 pub mod mapping;

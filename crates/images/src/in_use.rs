@@ -14,6 +14,14 @@ fn changing(path: &Path) -> Option<PathBuf> {
     mount.filter(|mount| mount.is_writable).map(|mount| mount.dir)
 }
 
+/// The directory on which an image is mounted, if this process sees that: a block device, a disk
+/// with a mounted partition, or a file through a loop device.
+#[must_use]
+pub fn mounted_on(path: &Path) -> Option<PathBuf> {
+    let mount = number(path).map_or_else(|| mounted_file(path), mounted);
+    mount.map(|mount| mount.dir)
+}
+
 /// Warns of an image that may change while it is read. An image may be opened several times: the
 /// event has the field `once`, with which one that was told already need not be told again.
 pub fn warn(path: &Path) {

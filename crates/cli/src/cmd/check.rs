@@ -1,29 +1,19 @@
 //! `seekless check`: checks an image, and repairs it.
 
 use crate::args::{Global, PlaceArgs};
+use crate::cmd::fsck::exit::{OPERATIONAL, USAGE, code};
+use crate::cmd::fsck::ext_args::E2fsckArgs;
 use crate::failure::Failure;
 use crate::say::say;
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 use seekless_compose::check::{Examined, Mode, examine, examine_mounted};
+use seekless_compose::fsck::fsck;
 use seekless_formats::Argument;
 use seekless_fs::check::{Class, Finding, Outcome};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::process::ExitCode;
-
-/// Exit codes are those of `fsck(8)`.
-mod exit {
-    /// Errors were found, and corrected.
-    pub(super) const CORRECTED: u8 = 1;
-    /// Errors were found, and left uncorrected.
-    pub(super) const LEFT: u8 = 4;
-    /// The image could not be checked.
-    pub(super) const OPERATIONAL: u8 = 8;
-}
-
-/// The exit code for wrong arguments of this command.
-pub(crate) const USAGE: u8 = 16;
 
 /// Check an image for consistency, and repair it
 #[derive(Args, Debug)]
@@ -74,7 +64,7 @@ pub(crate) struct CheckArgs {
     #[arg(short = 'n', long, conflicts_with_all = ["preen", "yes"])]
     no: bool,
     /// Repair only what a crash may leave; stop at anything else
-    #[arg(short = 'p', long, conflicts_with = "yes")]
+    #[arg(short = 'p', visible_short_alias = 'a', long, conflicts_with = "yes")]
     preen: bool,
     /// Repair everything
     #[arg(short = 'y', long)]
@@ -88,6 +78,8 @@ pub(crate) struct CheckArgs {
     background: bool,
     #[command(flatten)]
     place: PlaceArgs,
+    #[command(flatten)]
+    ext: E2fsckArgs,
 }
 
 /// What becomes of clusters without a name.
@@ -121,29 +113,34 @@ fn mode_name(mode: Mode) -> &'static str {
     }
 }
 
+/// Checks the image; `None` if only its journal was looked at.
+fn examined(args: &CheckArgs) -> Result<Option<Examined>, Failure> {
+    let (image, place, mode) = (&args.image, args.place.place(), mode_of(args));
+    if args.background {
+        return Ok(Some(examine_mounted(image)?));
+    }
+    if args.ext.is_empty() {
+        let arguments: Vec<Argument> = args.lost.map(Lost::argument).into_iter().collect();
+        return Ok(Some(examine(image, &place, mode, &arguments)?));
+    }
+    let request = args.ext.request(image, &place, mode, None)?;
+    Ok(fsck(image, &place, &request, &|_| {})?.examined)
+}
+
 pub(crate) fn run(args: &CheckArgs, global: &Global) -> Result<ExitCode, Failure> {
-    let arguments: Vec<Argument> = args.lost.map(Lost::argument).into_iter().collect();
-    let examined = match args.background {
-        true => examine_mounted(&args.image),
-        false => examine(&args.image, &args.place.place(), mode_of(args), &arguments),
-    };
-    Ok(match examined {
-        Ok(examined) => {
+    Ok(match examined(args) {
+        Ok(Some(examined)) => {
             if global.json {
                 print_json(args, &examined)
             } else {
                 print(args, &examined)
             }
-            match examined.outcome {
-                Outcome::Clean => ExitCode::SUCCESS,
-                Outcome::Corrected => ExitCode::from(exit::CORRECTED),
-                Outcome::Left => ExitCode::from(exit::LEFT),
-            }
+            ExitCode::from(code(examined.outcome))
         }
-        Err(error) => {
-            let failure = Failure::from(error);
+        Ok(None) => ExitCode::SUCCESS,
+        Err(failure) => {
             failure.report(global.json);
-            ExitCode::from(if failure.is_usage() { USAGE } else { exit::OPERATIONAL })
+            ExitCode::from(if failure.is_usage() { USAGE } else { OPERATIONAL })
         }
     })
 }
@@ -170,10 +167,10 @@ fn print_json(args: &CheckArgs, examined: &Examined) {
             "number": number + 1,
             "phase": finding.problem.phase,
             "code": finding.code(),
-            "values": finding.values.map(|values| json!({ "old": values.old, "new": values.new })),
             "class": class(finding),
             "repaired": finding.repaired,
             "what": finding.what,
+            "values": finding.values.map(|values| json!({ "old": values.old, "new": values.new })),
             "location": {
                 "structure": finding.location.structure,
                 "group": finding.location.group.map(|group| group.get()),

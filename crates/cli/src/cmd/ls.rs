@@ -11,7 +11,7 @@ use std::collections::HashSet;
 use std::ffi::OsString;
 use std::io::{self, BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// List a directory of an image
@@ -63,6 +63,19 @@ impl From<io::Error> for Stop {
     fn from(error: io::Error) -> Self {
         Self::Output(error)
     }
+}
+
+/// Lists all paths of an image.
+pub(crate) fn list_all(image: &Path) -> Result<(), Failure> {
+    let args = LsArgs {
+        image: image.to_path_buf(),
+        path: "/".into(),
+        long: false,
+        recursive: true,
+        place: PlaceArgs::default(),
+        open: OpenArgs { ignore_checksums: false, skip_journal: false },
+    };
+    run(&args, &Global { json: false, quiet: false }).map(drop)
 }
 
 pub(crate) fn run(args: &LsArgs, global: &Global) -> Result<ExitCode, Failure> {

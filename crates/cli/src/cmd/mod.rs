@@ -9,6 +9,7 @@ pub(crate) mod compose;
 pub(crate) mod cp;
 pub(crate) mod crash;
 pub(crate) mod disk;
+pub(crate) mod fsck;
 pub(crate) mod generate;
 pub(crate) mod growfs;
 pub(crate) mod info;

@@ -8,7 +8,7 @@ use crate::superblock::Super;
 use crate::volume::Volume;
 use seekless_device::BlockDevice;
 use seekless_fs::bits::Bits;
-use seekless_fs::check::{Class, Problem, Report};
+use seekless_fs::check::{Class, Problem, Report, Watch};
 use seekless_fs::field::{index, wide};
 use seekless_fs::{Corruption, FileKind, FsError, Location};
 use seekless_units::{BlockNo, GroupNo, Ino};
@@ -85,6 +85,8 @@ pub(super) struct Checker {
     pub(super) has_large: bool,
     /// Free clusters and inodes.
     pub(super) free: (u64, u32),
+    /// Follows the progress.
+    pub(super) watch: Option<Arc<dyn Watch>>,
 }
 
 impl Checker {
@@ -129,11 +131,19 @@ impl Checker {
             has_many_links: false,
             has_large: false,
             free: (0, 0),
+            watch: None,
         })
     }
 
     pub(super) fn sb(&self) -> &Super {
         &self.volume.sb
+    }
+
+    /// Tells the progress of a pass.
+    pub(super) fn reach(&self, pass: u8, done: usize, of: usize) {
+        if let Some(watch) = &self.watch {
+            watch.reach(pass, wide(done), wide(of));
+        }
     }
 
     pub(super) fn fix(&mut self, stage: Stage, fix: Fix) {

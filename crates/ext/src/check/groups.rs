@@ -54,7 +54,9 @@ impl<'a> GroupPass<'a> {
 impl GroupPass<'_> {
     pub(super) fn groups(&mut self) -> Result<(), FsError> {
         let (mut blocks, mut inodes) = (0u64, 0u32);
-        for number in (0..self.checker.sb().groups).map(GroupNo::new) {
+        let groups = self.checker.sb().groups;
+        for number in (0..groups).map(GroupNo::new) {
+            self.checker.reach(5, index(number.get()), index(groups));
             if self.checker.lost_groups.contains(&number) {
                 continue;
             }
@@ -75,11 +77,12 @@ impl GroupPass<'_> {
                 if known && said != found {
                     let what = format!("has {said} {what}, should be {found}");
                     self.checker.found(problems::GROUP_COUNTS, what, place);
+                    self.checker.report.set_values(said.into(), found.into());
                     self.checker.fix(Stage::Groups, Fix::Group(number));
                 }
-                    self.checker.report.set_values(said.into(), found.into());
             }
         }
+        self.checker.reach(5, index(groups), index(groups));
         self.checker.free = (blocks, inodes);
         if !self.checker.has_lost_blocks() && !self.checker.from_copy {
             self.totals(blocks, inodes);
@@ -100,16 +103,16 @@ impl GroupPass<'_> {
         if said != blocks {
             let what = format!("has {said} free blocks, should be {blocks}");
             self.checker.found(problems::SUPERBLOCK_TOTALS, what, place);
+            self.checker.report.set_values(said, blocks);
             self.checker.fix(Stage::Groups, Fix::Group(GroupNo::ZERO));
         }
         if said_inodes != inodes {
-            self.checker.report.set_values(said, blocks);
             let what = format!("has {said_inodes} free inodes, should be {inodes}");
             self.checker.found(problems::SUPERBLOCK_TOTALS, what, place);
+            self.checker.report.set_values(said_inodes.into(), inodes.into());
             self.checker.fix(Stage::Groups, Fix::Group(GroupNo::ZERO));
         }
     }
-            self.checker.report.set_values(said_inodes.into(), inodes.into());
 
     /// Compares a group's block bitmap; free clusters are counted.
     fn blocks_of_group(&mut self, number: GroupNo, group: &Group) -> Result<u32, FsError> {

@@ -16,7 +16,7 @@ use crate::superblock::Super;
 use crate::xattr::inline_value;
 use seekless_fs::field::le32;
 use seekless_fs::field::{index, wide};
-use seekless_fs::{BlockMap, Corruption, FileKind, FsError, Location};
+use seekless_fs::{BlockMap, Corruption, FileKind, FsError, Location, Mapping};
 use seekless_units::{BlockNo, Extent, GroupNo, Ino, Lbn};
 
 pub(super) fn place(ino: Ino) -> Location {
@@ -91,8 +91,9 @@ impl<'a> InodePass<'a> {
 
 impl InodePass<'_> {
     pub(super) fn inodes(&mut self) -> Result<(), FsError> {
+        let groups = self.checker.sb().groups;
         let mut runs = Vec::new();
-        for number in (0..self.checker.sb().groups).map(GroupNo::new) {
+        for number in (0..groups).map(GroupNo::new) {
             if self.checker.lost_groups.contains(&number) {
                 continue;
             }
@@ -112,11 +113,17 @@ impl InodePass<'_> {
             volume.inodes().read_run(first, count).into_iter().map(&compared).collect()
         });
         ahead(read, |inodes| {
+            if let Some(Ok((group, _))) =
+                inodes.first().map(|it| self.checker.sb().inode_slot(it.ino))
+            {
+                self.checker.reach(1, index(group.get()), index(groups));
+            }
             // An inode in a bad block is not looked at (`ext2fs_get_next_inode`).
             let is_looked_at = |it: &ReadInode| !self.checker.is_unusable(it.ino);
             let looked_at: Vec<ReadInode> = inodes.into_iter().filter(is_looked_at).collect();
             looked_at.into_iter().try_for_each(|inode| self.inode(inode))
         })?;
+        self.checker.reach(1, index(groups), index(groups));
         self.reserve_lost_journal()
     }
 
@@ -327,6 +334,12 @@ impl InodePass<'_> {
         for run in &map.runs {
             self.claim(run.extent, &mut claims);
         }
+        let follows = |pair: &[Mapping]| match pair {
+            [one, next] => one.extent.end() == next.extent.start,
+            _ => true,
+        };
+        let is_whole = map.runs.windows(2).all(follows);
+        self.checker.report.tally.fragmented += u64::from(!is_whole);
         if claims.fixed > 0 {
             let what = format!("{} blocks are in the metadata of the file system", claims.fixed);
             self.checker.found(problems::INODE_BLOCK_RANGE, what, at);
@@ -656,6 +669,7 @@ impl InodePass<'_> {
             // If only the upper half is wrong, the lower one is the length.
             let low = u64::from(inode.core.i_size_lo.get());
             let len = if is_directory { room } else { low.min(room) };
+            self.checker.report.set_values(inode.len, len);
             self.checker.fix(Stage::Inodes, Fix::Length(inode.ino, len));
         }
     }
@@ -665,7 +679,6 @@ impl InodePass<'_> {
     fn target(&mut self, inode: &Inode, map: &BlockMap) -> Result<(), FsError> {
         let bsize = self.checker.volume.block_len();
         let is_told = inode.len == 0 || inode.len >= wide(bsize);
-            self.checker.report.set_values(inode.len, len);
         if inode.has_flag(flags::INLINE_DATA) || is_told {
             return Ok(());
         }
@@ -707,6 +720,7 @@ impl InodePass<'_> {
         if said != wanted {
             let what = format!("has {said} sectors, should be {wanted}");
             self.checker.found(problems::INODE_BLOCK_COUNT, what, place(inode.ino));
+            self.checker.report.set_values(said, wanted);
             self.checker.fix(Stage::Inodes, Fix::Sectors(inode.ino, wanted));
         }
     }
@@ -716,7 +730,6 @@ impl InodePass<'_> {
         let mut claims = Claims::default();
         self.claim(run, &mut claims);
         if claims.duplicates + claims.fixed > 0 {
-            self.checker.report.set_values(said, wanted);
             let what = "its attribute block is also used by something else".to_string();
             self.checker.found(problems::INODE_DUPLICATE_BLOCKS, what, place(ino));
             self.checker.fix(Stage::Inodes, Fix::CopyAttributes(ino));

@@ -108,7 +108,7 @@ impl LinkPass<'_> {
         self.checker.found(problem, what, place);
         let most = if many && is_dir { 1 } else { seen.names.min(LINK_MAX) };
         let links = u16::try_from(most).unwrap_or(u16::MAX);
-        self.checker.report.set_values(seen.links, links.into());
+        self.checker.report.set_values(seen.links.into(), links.into());
         self.checker.fix(Stage::Links, Fix::Links(ino, links));
     }
 

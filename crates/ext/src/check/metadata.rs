@@ -8,6 +8,7 @@
 use super::checker::Checker;
 use super::features::{self, Corrected};
 use super::fix::{Fix, Fixes, Stage};
+use super::options::Start;
 use super::problems;
 use crate::backup;
 use crate::group::{Group, bit};
@@ -33,10 +34,17 @@ pub(super) const UNMARKED_JOURNAL: &str =
 /// The volume, by its superblock or a copy; whether by a copy.
 pub(super) fn open(
     device: Arc<dyn BlockDevice>,
+    start: Start,
     report: &mut Report,
     fixes: &mut Fixes,
 ) -> Result<(Volume, bool), FsError> {
     let place = Location::of("superblock");
+    if let Some((sb, block)) = start.copy(device.as_ref())? {
+        let what = format!("its copy in block {block} is used, as requested");
+        report.add(problems::SUPERBLOCK_REQUESTED, what, place);
+        fixes.add(Stage::Superblock, Fix::Superblock);
+        return Volume::with_superblock(device, sb, true).map(|volume| (volume, true));
+    }
     let primary = Volume::open(device.clone(), true);
     let (problem, error) = match primary {
         Err(FsError::Corrupt { .. }) => (problems::SUPERBLOCK_CORRUPT, primary.err()),
@@ -50,7 +58,7 @@ pub(super) fn open(
         },
     };
     let Some(error) = error else { return Volume::open(device, true).map(|it| (it, false)) };
-    let copy = backup::superblock(device.as_ref());
+    let copy = backup::superblock_of(device.as_ref(), start.block_size);
     let (what, place) = error.finding(place);
     let Some((sb, block)) = copy else {
         // Only its own fields vouch for it, and those fit.

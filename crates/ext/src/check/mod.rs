@@ -22,6 +22,7 @@ mod bad_blocks;
 mod checker;
 mod directories;
 mod directory_reader;
+mod due;
 mod encryption;
 mod features;
 mod fields;
@@ -36,6 +37,7 @@ mod metadata;
 mod mmp;
 mod name_rules;
 mod names;
+mod options;
 mod orphans;
 mod paths;
 mod problems;
@@ -45,8 +47,10 @@ mod salvage;
 mod seen;
 mod sequence;
 
-pub use problems::PROBLEMS;
-pub use repair::{preen, repair};
+pub use due::{Due, VolumeState, note_checked, replay, state};
+pub use options::{CheckOptions, Start};
+pub use problems::{PROBLEMS, is_silent, is_uncounted};
+pub use repair::{preen, preen_with, repair, repair_with};
 
 use crate::image::ExtImage;
 use crate::journal as log;
@@ -84,31 +88,56 @@ const CARRIED: [&Problem; 7] = [
 /// [`FsError::Unsupported`] with the name of a feature that is not read,
 /// [`FsError::Device`] when the device fails.
 pub fn check(device: Arc<dyn BlockDevice>) -> Result<Report, FsError> {
-    Ok(examine(device)?.report)
+    check_with(device, &CheckOptions::default())
+}
+
+/// As [`check`], with options.
+///
+/// # Errors
+/// As [`check`]; [`FsError::Corrupt`] also where there is no sound copy of the superblock in the
+/// block that the options name.
+pub fn check_with(device: Arc<dyn BlockDevice>, options: &CheckOptions) -> Result<Report, FsError> {
+    Ok(examine(device, options)?.report)
+}
+
+/// The size of the volume's blocks in bytes, by the superblock with which a check starts.
+///
+/// # Errors
+/// As [`check_with`].
+pub fn block_size(device: Arc<dyn BlockDevice>, start: Start) -> Result<u32, FsError> {
+    let (mut report, mut fixes) = (Report::default(), Fixes::default());
+    Ok(metadata::open(device, start, &mut report, &mut fixes)?.0.sb.block_size)
 }
 
 /// Checks a device as it would be after its journal was replayed.
-fn examine(device: Arc<dyn BlockDevice>) -> Result<Checker, FsError> {
+fn examine(device: Arc<dyn BlockDevice>, options: &CheckOptions) -> Result<Checker, FsError> {
     let (mut report, mut fixes) = (Report::default(), Fixes::default());
     let device = recover(device, &mut report, &mut fixes)?;
-    look(device, report, fixes)
+    look(device, options, report, fixes)
 }
 
 /// Checks a device as it is, without its journal.
 fn look(
     device: Arc<dyn BlockDevice>,
+    options: &CheckOptions,
     mut report: Report,
     mut fixes: Fixes,
 ) -> Result<Checker, FsError> {
-    let (volume, from_copy) = metadata::open(device.clone(), &mut report, &mut fixes)?;
+    let (volume, from_copy) =
+        metadata::open(device.clone(), options.start, &mut report, &mut fixes)?;
     let mut checker = Checker::new(device, volume, from_copy, report, fixes)?;
+    checker.watch.clone_from(&options.watch);
     MetadataPass::new(&mut checker).superblock()?;
     MetadataPass::new(&mut checker).metadata()?;
     checker.orphans()?;
     InodePass::new(&mut checker).inodes()?;
     NamePass::new(&mut checker).names()?;
+    checker.reach(3, 0, 1);
     ConnectivityPass::new(&mut checker).unconnected();
+    checker.reach(3, 1, 1);
+    checker.reach(4, 0, 1);
     LinkPass::new(&mut checker).links();
+    checker.reach(4, 1, 1);
     GroupPass::new(&mut checker).groups()?;
     ConnectivityPass::new(&mut checker).lost_found()?;
     Ok(checker)
@@ -122,7 +151,8 @@ impl ExtImage {
     /// [`FsError::Damaged`] with the first finding; otherwise as [`check`].
     pub fn refuse_damage(&self) -> Result<(), FsError> {
         let volume = self.volume();
-        let report = look(volume.device().clone(), Report::default(), Fixes::default())?.report;
+        let (device, options) = (volume.device().clone(), CheckOptions::default());
+        let report = look(device, &options, Report::default(), Fixes::default())?.report;
         report.refuse(|finding| {
             CARRIED.iter().any(|problem| finding.is(problem))
                 || volume.ignore_checksums && finding.code().ends_with("checksum")

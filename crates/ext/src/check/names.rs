@@ -199,9 +199,13 @@ impl NamePass<'_> {
         self.checker.cut_short.extend(dirs.iter().filter(is_unread).map(|(dir, _)| dir));
         let followed = dirs.iter().filter(|(_, bad_map)| !bad_map).map(|&(dir, _)| dir);
         let reader = DirectoryReader::of(self.checker);
+        let mut done = self.checker.cut_short.len();
         ahead(reader.batches(followed), |batch| {
+            self.checker.reach(2, done, dirs.len());
+            done += batch.len();
             batch.into_iter().try_for_each(|read| self.directory(read?))
         })?;
+        self.checker.reach(2, dirs.len(), dirs.len());
         for (dir, _) in dirs {
             self.parent(dir);
         }
@@ -555,9 +559,9 @@ impl NamePass<'_> {
         if parent != named_in {
             let what = format!("`..` points to inode {parent}, should be {named_in}");
             self.checker.found(problems::DIRECTORY_DOT_DOT, what, place(dir));
+            self.checker.report.set_values(parent.get().into(), named_in.get().into());
             self.checker.fix(Stage::Names, Fix::Parent(dir, named_in));
         }
-            self.checker.report.set_values(parent.get().into(), named_in.get().into());
     }
 
     /// Reports the faults of a directory's index.

@@ -2,7 +2,7 @@
 //! for inodes and blocks, 2 for entries, 3 for unconnected directories, 4 for link counts, 5 for
 //! bitmaps and counts.
 
-use seekless_fs::check::Preen;
+use seekless_fs::check::{Class, Finding, Preen};
 
 seekless_fs::problems! {
     SUPERBLOCK_CORRUPT = {
@@ -16,6 +16,12 @@ seekless_fs::problems! {
         text: "wrong checksum; the first valid copy is used instead",
         question: Some("Restore the superblock from a copy?"),
         repair: "that copy is written; without one, the checksum is computed",
+    }
+    SUPERBLOCK_REQUESTED = {
+        code: "superblock.requested", phase: 0, preen: Preen::Repairs,
+        text: "with `-b`: the copy in that block is used in its place",
+        question: Some("Write the copy in its place?"),
+        repair: "that copy is written",
     }
     SUPERBLOCK_ERRORS = {
         code: "superblock.errors", phase: 0, preen: Preen::Repairs,
@@ -452,4 +458,17 @@ seekless_fs::problems! {
         question: Some("Set the totals?"),
         repair: "they are set",
     }
+}
+
+/// Whether e2fsck corrects a finding without printing it.
+#[must_use]
+pub fn is_silent(finding: &Finding) -> bool {
+    is_uncounted(finding) || finding.is(SUPERBLOCK_NOT_CLEAN)
+}
+
+/// Whether e2fsck corrects a finding without an effect on its exit code.
+#[must_use]
+pub fn is_uncounted(finding: &Finding) -> bool {
+    finding.class == Class::Expected
+        && (finding.is(JOURNAL_PENDING) || finding.is(SUPERBLOCK_ERRORS))
 }

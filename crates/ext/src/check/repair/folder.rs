@@ -28,15 +28,42 @@ pub(super) struct NewName {
     pub(super) name: Vec<u8>,
 }
 
+/// Whether the entries of a directory cannot be moved: with casefold, an encrypted name has a hash
+/// behind it, which only its key gives, and those of an inline directory are in its inode.
+fn is_bound(inode: &Inode) -> bool {
+    let is_keyed = inode.has_flag(flags::ENCRYPT) && inode.has_flag(flags::CASEFOLD);
+    is_keyed || inode.has_flag(flags::INLINE_DATA)
+}
+
 impl Work<'_> {
     /// Rewrites a directory's readable entries, with more names behind: in fresh blocks, without
     /// holes, with a new index. Whether there was room and a way.
     pub(super) fn rebuild(&mut self, dir: Ino, more: &[NewName]) -> Result<bool, FsError> {
         let volume = &self.checker.volume;
         let inode = volume.inodes().read(dir)?;
-        // With casefold, an encrypted name has a hash behind it, which only its key gives.
-        let is_keyed = inode.has_flag(flags::ENCRYPT) && inode.has_flag(flags::CASEFOLD);
-        if is_keyed || inode.has_flag(flags::INLINE_DATA) {
+        if self.write_again(dir, more)? {
+            return Ok(true);
+        }
+        // Without room a directory can at least lose its index, if blocks of an
+        // index are blocks of entries without names.
+        let can_lose = volume.inodes().is_hashed(&inode)
+            && !volume.sb.has_metadata_csum()
+            && !is_bound(&inode);
+        if can_lose && more.is_empty() {
+            self.change(dir, |it| {
+                let bits = it.core().i_flags.get() & !flags::INDEX;
+                it.core_mut().i_flags = bits.into();
+            })?;
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// As [`Work::rebuild`]; without room the directory stays as it is.
+    pub(super) fn write_again(&mut self, dir: Ino, more: &[NewName]) -> Result<bool, FsError> {
+        let volume = &self.checker.volume;
+        let inode = volume.inodes().read(dir)?;
+        if is_bound(&inode) {
             return Ok(false);
         }
         let mut names = self.names_of(&inode)?;
@@ -49,16 +76,6 @@ impl Work<'_> {
         let mut changed = InodeMut::read(volume, self.disk, dir)?;
         if self.put_names(&mut changed, dir, self.parent_of(dir), &names)? {
             changed.write(volume, self.disk)?;
-            return Ok(true);
-        }
-        // Without room a directory can at least lose its index, if blocks of an
-        // index are blocks of entries without names.
-        let can_lose = volume.inodes().is_hashed(&inode) && !volume.sb.has_metadata_csum();
-        if can_lose && more.is_empty() {
-            self.change(dir, |it| {
-                let bits = it.core().i_flags.get() & !flags::INDEX;
-                it.core_mut().i_flags = bits.into();
-            })?;
             return Ok(true);
         }
         Ok(false)

@@ -23,8 +23,10 @@ mod superblock;
 
 use super::fix::{Fix, Stage, TOGETHER};
 use super::{features, fields, problems};
+use crate::check::CheckOptions;
 use crate::check::checker::Checker;
 use crate::check::examine;
+use crate::check::seen::CheckedInode;
 use crate::ondisk::{flags, incompat, ro_compat};
 use attributes::AttributeRepair;
 use inode::InodeMut;
@@ -92,7 +94,18 @@ enum Mode {
 /// As [`check`](crate::check()), and [`FsError::Unsupported`] for a volume that
 /// must be repaired and has features with which it is not written.
 pub fn preen(device: Arc<dyn BlockDevice>) -> Result<Repaired, FsError> {
-    Repair::new(device, Mode::Preen).run()
+    preen_with(device, &CheckOptions::default())
+}
+
+/// As [`preen`], with options.
+///
+/// # Errors
+/// As [`preen`].
+pub fn preen_with(
+    device: Arc<dyn BlockDevice>,
+    options: &CheckOptions,
+) -> Result<Repaired, FsError> {
+    Repair::new(device, Mode::Preen, options).run()
 }
 
 /// Repairs everything, as `e2fsck -y` does.
@@ -100,7 +113,18 @@ pub fn preen(device: Arc<dyn BlockDevice>) -> Result<Repaired, FsError> {
 /// # Errors
 /// As [`preen`].
 pub fn repair(device: Arc<dyn BlockDevice>) -> Result<Repaired, FsError> {
-    Repair::new(device, Mode::Full).run()
+    repair_with(device, &CheckOptions::default())
+}
+
+/// As [`repair`], with options.
+///
+/// # Errors
+/// As [`preen`].
+pub fn repair_with(
+    device: Arc<dyn BlockDevice>,
+    options: &CheckOptions,
+) -> Result<Repaired, FsError> {
+    Repair::new(device, Mode::Full, options).run()
 }
 
 /// A repair under way.
@@ -113,6 +137,10 @@ struct Repair {
     given_up: HashSet<Fix>,
     /// The image is marked as not clean by this repair.
     marked: bool,
+    /// A copy of the superblock to start with counts until it is written.
+    options: CheckOptions,
+    /// All directories were written again: what is found from then on is due to that.
+    is_optimized: bool,
 }
 
 /// The state of the image after a round.
@@ -132,31 +160,36 @@ struct Work<'a> {
 }
 
 impl Repair {
-    fn new(device: Arc<dyn BlockDevice>, mode: Mode) -> Self {
+    fn new(device: Arc<dyn BlockDevice>, mode: Mode, options: &CheckOptions) -> Self {
         Self {
             disk: Patches::new(device),
             mode,
             found: Rounds::default(),
             given_up: HashSet::new(),
             marked: false,
+            options: options.clone(),
+            is_optimized: false,
         }
     }
 
     fn run(mut self) -> Result<Repaired, FsError> {
         for rounds in 1..=ROUNDS {
-            let mut checker = examine(self.disk.device().clone())?;
+            let mut checker = examine(self.disk.device().clone(), &self.options)?;
             checker.fixes.leave_out(|fix| self.given_up.contains(fix));
             let mut left = checker.report.findings.clone();
             left.retain(|finding| !is_ours(self.marked, finding));
-            let marked = self.marked;
-            self.found.merge(&checker.report, |finding| is_ours(marked, finding));
+            let (marked, is_optimized) = (self.marked, self.is_optimized);
+            self.found.merge(&checker.report, |finding| is_optimized || is_ours(marked, finding));
             match self.round(&checker, &left)? {
                 Round::Again => {}
+                Round::Clean if self.options.optimizes_directories && !is_optimized => {
+                    self.optimize(&checker)?;
+                }
                 Round::Clean => return Ok(self.end(rounds, &[])),
                 Round::Stuck => return Ok(self.end(rounds, &left)),
             }
         }
-        let left = examine(self.disk.device().clone())?.report.findings;
+        let left = examine(self.disk.device().clone(), &self.options)?.report.findings;
         Ok(self.end(ROUNDS, &left))
     }
 
@@ -184,6 +217,9 @@ impl Repair {
         }
         self.apply(checker, &fixes)?;
         self.disk.flush()?;
+        if fixes.contains(&Fix::Superblock) {
+            self.options.start.block = None;
+        }
         if checker.fixes.are_from(Stage::Links)
             && (fixes.is_empty() || checker.lost_groups.is_empty())
         {
@@ -196,6 +232,27 @@ impl Repair {
         let now = (self.disk.writes(), self.given_up.len());
         debug_assert!(now.0 >= before.0 && now.1 >= before.1, "nothing is taken back");
         Ok(if now == before { Round::Stuck } else { Round::Again })
+    }
+
+    /// Writes the directories of a sound volume that have several blocks again, sorted and without
+    /// gaps. The rounds that follow free their old blocks. `lost+found` keeps its spare blocks.
+    fn optimize(&mut self, checker: &Checker) -> Result<(), FsError> {
+        superblock::mark_unclean(&mut self.disk)?;
+        (self.marked, self.is_optimized) = (true, true);
+        let space = Space::new(checker.used.clone());
+        let mut work = Work { checker, disk: &mut self.disk, space, has_sacrificed: false };
+        let kept = checker.lost_found.map(|(_, ino)| ino);
+        let is_directory =
+            |seen: &CheckedInode| seen.kind == FileKind::Directory && !seen.is_special;
+        for (dir, _) in checker.seen.iter().filter(|(_, seen)| is_directory(seen)) {
+            let len = checker.volume.inodes().read(dir)?.len;
+            if Some(dir) != kept && len > u64::from(checker.sb().block_size) {
+                // One for which there is no room stays as it is.
+                work.write_again(dir, &[])?;
+            }
+        }
+        self.disk.flush()?;
+        Ok(())
     }
 
     fn apply(&mut self, checker: &Checker, fixes: &[Fix]) -> Result<(), FsError> {

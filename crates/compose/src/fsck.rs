@@ -1,0 +1,203 @@
+//! Checks of ext images as e2fsck makes them: a volume that is marked clean is not checked unless
+//! that is requested or due, the journal is replayed first, and what a repair overwrites can be
+//! saved.
+
+use crate::check::{Examined, Mode};
+use seekless_device::BlockDevice;
+use seekless_ext::{CheckOptions, Due, UndoDevice, VolumeState};
+use seekless_formats::{EXT, to_check};
+use seekless_fs::check::{Outcome, Repaired};
+use seekless_fs::{FsError, Timestamp};
+use seekless_images::{Error, Place};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A check of an ext image.
+pub struct Request {
+    /// What is repaired.
+    pub mode: Mode,
+    /// The superblock that it starts with, and work besides repairs.
+    pub options: CheckOptions,
+    /// The volume is checked in full even if it is marked clean.
+    pub is_forced: bool,
+    /// Nothing but the journal is looked at: it is replayed if the mode repairs.
+    pub is_journal_only: bool,
+    /// The file, which must not exist, that gets the blocks which are overwritten.
+    pub undo: Option<PathBuf>,
+    /// The present time, by which checks are due, and which becomes that of the last check. Without
+    /// it, no check is noted and every volume is checked in full.
+    pub now: Option<Timestamp>,
+}
+
+/// What a check does before it looks at inodes.
+#[derive(Clone, Debug)]
+pub enum Notice {
+    /// It replays the journal.
+    Recovering,
+    /// It leaves a journal that has to be replayed, since nothing is to be written.
+    JournalLeft,
+    /// It checks the volume in full, for a reason.
+    Forced(Due),
+}
+
+/// The result of a check.
+pub struct Fscked {
+    /// The findings; `None` for a volume that was not checked in full.
+    pub examined: Option<Examined>,
+    /// The volume afterwards, where its superblock is sound.
+    pub state: Option<VolumeState>,
+    /// Only its journal was looked at.
+    pub is_journal_only: bool,
+}
+
+/// The name of a volume in messages of a check: its label, or the path.
+#[must_use]
+pub fn name(path: &Path, place: &Place) -> String {
+    let state = || {
+        let device = seekless_images::device_in_use(path, place).ok()?;
+        seekless_ext::state(&device, Timestamp::default()).ok()
+    };
+    match state() {
+        Some(state) if !state.label.is_empty() => {
+            String::from_utf8_lossy(&state.label).into_owned()
+        }
+        _ => path.display().to_string(),
+    }
+}
+
+/// Checks an ext image, and repairs it in the modes that do.
+///
+/// # Errors
+/// As [`examine`](crate::check::examine); [`ErrorKind::System`](seekless_images::ErrorKind) where
+/// the undo file exists or cannot be written.
+pub fn fsck(
+    path: &Path,
+    place: &Place,
+    request: &Request,
+    notice: &dyn Fn(Notice),
+) -> Result<Fscked, Error> {
+    let about = |error: FsError| Error::from(error).about(path.display());
+    let is_written = request.mode != Mode::Check;
+    let raw = match is_written {
+        true => seekless_images::device_locked(path, place)?,
+        false => seekless_images::device_in_use(path, place)?,
+    };
+    let has_copy = request.options.start.block.is_some();
+    if request.now.is_none() && !has_copy && !to_check(raw.as_ref()).is(&EXT) {
+        let what = format!("{}: these options are for ext images", path.display());
+        return Err(Error::usage(what));
+    }
+    let undo = match &request.undo {
+        Some(file) if is_written => Some(save_in(file, &raw, request, &about)?),
+        _ => None,
+    };
+    let device = undo.clone().map_or(raw, |undo| -> Arc<dyn BlockDevice> { undo });
+    let result = go(&device, request, notice).map_err(about)?;
+    if let Some(undo) = undo {
+        undo.finish().map_err(about)?;
+    }
+    Ok(result)
+}
+
+/// The device, with each block saved in a file before it is overwritten.
+fn save_in(
+    path: &Path,
+    device: &Arc<dyn BlockDevice>,
+    request: &Request,
+    about: &dyn Fn(FsError) -> Error,
+) -> Result<Arc<UndoDevice>, Error> {
+    let size = seekless_ext::block_size(device.clone(), request.options.start).map_err(about)?;
+    let file = File::options().read(true).write(true).create_new(true).open(path);
+    let file = file.map_err(|error| Error::io(path.display(), &error))?;
+    let undo = UndoDevice::new(device.clone(), file, size);
+    undo.map(Arc::new).map_err(|error| Error::from(error).about(path.display()))
+}
+
+fn go(
+    device: &Arc<dyn BlockDevice>,
+    request: &Request,
+    notice: &dyn Fn(Notice),
+) -> Result<Fscked, FsError> {
+    let is_written = request.mode != Mode::Check;
+    let has_copy = request.options.start.block.is_some();
+    let mut due = None;
+    if request.is_journal_only || (request.now.is_some() && !has_copy) {
+        due = begin(device, request, notice)?;
+    }
+    if request.is_journal_only {
+        return Ok(Fscked {
+            examined: None,
+            state: state(device, request)?,
+            is_journal_only: true,
+        });
+    }
+    let is_requested = request.is_forced || has_copy || request.options.optimizes_directories;
+    if request.now.is_some() && !is_requested {
+        let Some(due) = due else {
+            let state = state(device, request)?;
+            if state.as_ref().is_some_and(|state| state.is_pending) {
+                notice(Notice::JournalLeft);
+            }
+            return Ok(Fscked { examined: None, state, is_journal_only: false });
+        };
+        notice(Notice::Forced(due));
+    }
+    let examined = examine(device, request)?;
+    if let Some(now) = request.now.filter(|_| is_written && examined.outcome != Outcome::Left) {
+        seekless_ext::note_checked(device, now)?;
+    }
+    let state = state(device, request)?;
+    Ok(Fscked { examined: Some(examined), state, is_journal_only: false })
+}
+
+/// Replays the journal, and finds the reason for a full check.
+fn begin(
+    device: &Arc<dyn BlockDevice>,
+    request: &Request,
+    notice: &dyn Fn(Notice),
+) -> Result<Option<Due>, FsError> {
+    let now = request.now.unwrap_or_default();
+    let damaged = |error: &FsError| Some(Due::Damaged(error.to_string()));
+    let state = match seekless_ext::state(device, now) {
+        Err(error @ FsError::Corrupt { .. }) => return Ok(damaged(&error)),
+        state => state?,
+    };
+    if !state.is_pending || request.mode == Mode::Check {
+        return Ok(state.due);
+    }
+    notice(Notice::Recovering);
+    match seekless_ext::replay(device) {
+        Err(error @ FsError::Corrupt { .. }) if !request.is_journal_only => {
+            return Ok(damaged(&error));
+        }
+        replayed => replayed?,
+    };
+    match seekless_ext::state(device, now) {
+        Err(error @ FsError::Corrupt { .. }) => Ok(damaged(&error)),
+        state => Ok(state?.due),
+    }
+}
+
+fn examine(device: &Arc<dyn BlockDevice>, request: &Request) -> Result<Examined, FsError> {
+    let (device, options) = (device.clone(), &request.options);
+    let repaired = match request.mode {
+        Mode::Check => {
+            let report = seekless_ext::check_with(device, options)?;
+            let outcome = if report.is_clean() { Outcome::Clean } else { Outcome::Left };
+            return Ok(Examined { format: &EXT, report, outcome, writes: 0 });
+        }
+        Mode::Preen => seekless_ext::preen_with(device, options)?,
+        Mode::Repair => seekless_ext::repair_with(device, options)?,
+    };
+    let Repaired { report, outcome, writes, .. } = repaired;
+    Ok(Examined { format: &EXT, report, outcome, writes })
+}
+
+/// The volume as it is now; `None` where its superblock is damaged.
+fn state(device: &Arc<dyn BlockDevice>, request: &Request) -> Result<Option<VolumeState>, FsError> {
+    match seekless_ext::state(device, request.now.unwrap_or_default()) {
+        Err(FsError::Corrupt { .. }) => Ok(None),
+        state => state.map(Some),
+    }
+}

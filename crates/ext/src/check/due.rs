@@ -1,0 +1,177 @@
+//! Whether a volume is to be checked in full, as e2fsck decides it (`check_if_skip`), and the marks
+//! of a check in the superblock.
+
+use crate::journal;
+use crate::ondisk::{STATE_ERRORS, STATE_VALID, compat, incompat};
+use crate::superblock::{Super, read_primary, write_primary};
+use crate::volume::Volume;
+use seekless_device::BlockDevice;
+use seekless_fs::field::low32;
+use seekless_fs::patches::Patches;
+use seekless_fs::{FsError, Timestamp};
+use seekless_units::{GroupNo, Ino};
+use std::fmt;
+use std::sync::Arc;
+
+/// Seconds in a day. A last check less than a day in the future is one whose clock showed local
+/// time.
+const DAY: i64 = 86_400;
+
+/// The reason for which a volume is checked in full, although nobody demands it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Due {
+    /// The superblock or the journal records errors.
+    Errors,
+    /// It is not marked clean.
+    NotClean,
+    /// A descriptor of a group or the journal cannot be read: the reason.
+    Damaged(String),
+    /// Files were being deleted or truncated.
+    Orphans,
+    /// It was mounted this often since the last check.
+    Mounts(u16),
+    /// The last check is in the future.
+    Future,
+    /// The last check was this many days ago.
+    Days(i64),
+}
+
+/// As e2fsck prints it, behind the name of the volume.
+impl fmt::Display for Due {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Errors => f.write_str("contains a file system with errors"),
+            Self::NotClean => f.write_str("was not cleanly unmounted"),
+            Self::Damaged(what) => write!(f, "is damaged: {what}"),
+            Self::Orphans => f.write_str("has files that were being deleted or truncated"),
+            Self::Mounts(count) => {
+                write!(f, "has been mounted {count} times without being checked")
+            }
+            Self::Future => f.write_str("has filesystem last checked time in the future"),
+            Self::Days(days) => write!(f, "has gone {days} days without being checked"),
+        }
+    }
+}
+
+/// A volume by its superblock and its descriptors.
+#[derive(Clone, Debug)]
+pub struct VolumeState {
+    /// Its label; empty for none.
+    pub label: Vec<u8>,
+    /// Inodes in use, and all.
+    pub inodes: (u64, u64),
+    /// Blocks in use, and all.
+    pub blocks: (u64, u64),
+    /// The reason for a full check.
+    pub due: Option<Due>,
+    /// Mounts until the next check, if there is a limit.
+    pub mounts_left: Option<u16>,
+    /// The journal has to be replayed.
+    pub is_pending: bool,
+}
+
+/// The state of a volume at a time.
+///
+/// # Errors
+/// [`FsError::Corrupt`] if the superblock is not sound, [`FsError::Unsupported`] with a feature
+/// that is not read, [`FsError::Device`].
+pub fn state(device: &Arc<dyn BlockDevice>, now: Timestamp) -> Result<VolumeState, FsError> {
+    let volume = Volume::open(device.clone(), false)?;
+    let sb = &volume.sb;
+    let (free_blocks, free_inodes) = volume.bitmaps().free_totals();
+    let label = &sb.raw.s_volume_name;
+    let end = label.iter().position(|&byte| byte == 0).unwrap_or(label.len());
+    let (mounts, most) = (sb.raw.s_mnt_count.get(), sb.raw.s_max_mnt_count.get());
+    // A negative limit is none.
+    let has_limit = (1..=i16::MAX.unsigned_abs()).contains(&most);
+    let inodes = u64::from(sb.raw.s_inodes_count.get());
+    Ok(VolumeState {
+        label: label.get(..end).unwrap_or_default().to_vec(),
+        inodes: (inodes - u64::from(free_inodes).min(inodes), inodes),
+        blocks: (sb.blocks - free_blocks.min(sb.blocks), sb.blocks),
+        due: due(&volume, now)?,
+        mounts_left: has_limit.then(|| most - mounts.min(most)),
+        is_pending: sb.has_incompat(incompat::RECOVER),
+    })
+}
+
+fn due(volume: &Volume, now: Timestamp) -> Result<Option<Due>, FsError> {
+    let raw = &volume.sb.raw;
+    let state = raw.s_state.get();
+    if state & STATE_ERRORS != 0 {
+        return Ok(Some(Due::Errors));
+    }
+    if state & STATE_VALID == 0 {
+        return Ok(Some(Due::NotClean));
+    }
+    match damage(volume) {
+        Ok(None) => {}
+        Ok(due) => return Ok(due),
+        Err(error @ FsError::Corrupt { .. }) => return Ok(Some(Due::Damaged(error.to_string()))),
+        Err(error) => return Err(error),
+    }
+    if raw.s_last_orphan.get() != 0 || volume.sb.has_filed_orphans() {
+        return Ok(Some(Due::Orphans));
+    }
+    let (mounts, most) = (raw.s_mnt_count.get(), raw.s_max_mnt_count.get());
+    if (1..=i16::MAX.unsigned_abs()).contains(&most) && mounts >= most {
+        return Ok(Some(Due::Mounts(mounts)));
+    }
+    let interval = i64::from(raw.s_checkinterval.get());
+    if interval == 0 {
+        return Ok(None);
+    }
+    let since = now.secs - last_check(&volume.sb);
+    Ok(if since < -DAY {
+        Some(Due::Future)
+    } else if since >= interval {
+        Some(Due::Days(since / DAY))
+    } else {
+        None
+    })
+}
+
+/// Descriptors with wrong checksums or pointers, and a journal that cannot be read or was left after
+/// an error.
+fn damage(volume: &Volume) -> Result<Option<Due>, FsError> {
+    for number in (0..volume.sb.groups).map(GroupNo::new) {
+        volume.descriptors().read_checked(number)?;
+    }
+    let journal = volume.sb.raw.s_journal_inum.get();
+    if !volume.sb.has_compat(compat::HAS_JOURNAL) || journal == 0 {
+        return Ok(None);
+    }
+    let inode = journal::locate(volume, Ino::new(journal))?;
+    Ok((journal::error_of(volume, &inode)? != 0).then_some(Due::Errors))
+}
+
+fn last_check(sb: &Super) -> i64 {
+    i64::from(sb.raw.s_lastcheck_hi) << 32 | i64::from(sb.raw.s_lastcheck.get())
+}
+
+/// Writes the transactions of a journal home; whether there were any to look for.
+///
+/// # Errors
+/// [`FsError::Corrupt`] if the superblock or the journal is not sound; as [`state`].
+pub fn replay(device: &Arc<dyn BlockDevice>) -> Result<bool, FsError> {
+    crate::relayout::recover(device)
+}
+
+/// Notes in the superblock that the volume was checked in full: no mounts since, and the time. A
+/// volume that is protected against multiple mounts stays as it is.
+///
+/// # Errors
+/// Errors of the device.
+pub fn note_checked(device: &Arc<dyn BlockDevice>, now: Timestamp) -> Result<(), FsError> {
+    let mut disk = Patches::new(device.clone());
+    let mut raw = read_primary(&disk)?;
+    if raw.s_feature_incompat.get() & incompat::MMP != 0 {
+        return Ok(());
+    }
+    let secs = now.secs.max(0).cast_unsigned();
+    raw.s_mnt_count = 0.into();
+    raw.s_lastcheck = low32(secs).into();
+    let [high, ..] = low32(secs >> 32).to_le_bytes();
+    raw.s_lastcheck_hi = high;
+    write_primary(&mut disk, raw)
+}
