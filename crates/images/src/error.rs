@@ -1,8 +1,9 @@
 //! Errors of opening, reading and writing images.
 
+use rustix::io::Errno;
 use seekless_device::DeviceError;
 use seekless_fs::term::{Term, Text};
-use seekless_fs::{Corruption, FsError};
+use seekless_fs::{Corruption, FsError, Location};
 use seekless_host::HostError;
 use std::error;
 use std::fmt::{self, Display};
@@ -93,6 +94,39 @@ impl Error {
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.kind
+    }
+
+    /// What it concerns, outermost first: paths of files, mostly.
+    pub fn subjects(&self) -> impl Iterator<Item = String> {
+        self.subjects.iter().map(Text::to_string)
+    }
+
+    /// The number of the error that a system call would return for it (`errno`), if there is one:
+    /// `ENOENT` also for a path that an image does not have.
+    #[must_use]
+    pub fn os_error(&self) -> Option<i32> {
+        let mut source = error::Error::source(self);
+        while let Some(error) = source {
+            if let Some(code) = error.downcast_ref::<FsError>().and_then(errno_of) {
+                return Some(code.raw_os_error());
+            }
+            if let Some(error) = error.downcast_ref::<io::Error>() {
+                return error.raw_os_error();
+            }
+            source = error.source();
+        }
+        None
+    }
+
+    /// The location of the damage that it is about, if it is about one.
+    #[must_use]
+    pub fn location(&self) -> Option<Location> {
+        match self.source.as_deref()?.downcast_ref()? {
+            FsError::Corrupt { location, .. } | FsError::Damaged { location, .. } => {
+                Some(**location)
+            }
+            _ => None,
+        }
     }
 
     /// The hints.
@@ -186,6 +220,18 @@ impl From<FsError> for Error {
     }
 }
 
+/// The number of an error of a file system, where that is not in a source of it.
+fn errno_of(error: &FsError) -> Option<Errno> {
+    Some(match error {
+        FsError::NotFound(_) => Errno::NOENT,
+        FsError::NotDirectory(_) => Errno::NOTDIR,
+        FsError::IsDirectory(_) => Errno::ISDIR,
+        FsError::Exists(_) => Errno::EXIST,
+        FsError::NoSpace(_) => Errno::NOSPC,
+        _ => return None,
+    })
+}
+
 fn kind_of(error: &FsError) -> ErrorKind {
     match error {
         FsError::Archive { fault, .. } if fault.is_refusal() => ErrorKind::Unsupported,
@@ -230,5 +276,19 @@ mod tests {
         assert_eq!(full.kind(), ErrorKind::NoSpace);
         let source = error::Error::source(&full).and_then(|it| it.downcast_ref::<io::Error>());
         assert_eq!(source.and_then(io::Error::raw_os_error), Some(28));
+    }
+
+    #[test]
+    fn an_error_has_the_number_and_the_location_of_its_source() {
+        let error = Error::from(FsError::NotFound("/x".into())).about("img");
+        assert_eq!(error.os_error(), Some(Errno::NOENT.raw_os_error()));
+        assert_eq!(error.subjects().collect::<Vec<_>>(), ["img"]);
+        assert_eq!(error.location(), None);
+        let full = Error::io("file", &io::Error::from_raw_os_error(28));
+        assert_eq!(full.os_error(), Some(28));
+        assert_eq!(Error::usage("wrong").os_error(), None);
+        let location = Location::of("superblock").at_offset(56);
+        let corrupt = FsError::corrupt(Corruption::Magic { found: 0 }, location);
+        assert_eq!(Error::from(corrupt).location(), Some(location));
     }
 }

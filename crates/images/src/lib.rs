@@ -8,6 +8,7 @@
 //! - [`partition`]: the part of a disk
 //! - [`snapshot`]: an earlier state that a volume keeps, named `IMAGE@SNAPSHOT`
 //! - [`targets`]: destinations of an image; [`output`]: files
+//! - [`Stop`]: work that is stopped before it is complete
 //! - [`Error`]: errors of opening and writing images, with hints
 //!
 //! Warnings are events of `tracing`. Nothing is printed, and the environment is not read.
@@ -35,6 +36,7 @@ mod qcow2;
 pub mod snapshot;
 mod snapshot_mounted;
 mod snapshot_path;
+mod stop;
 pub mod targets;
 
 pub use error::{Error, ErrorKind, refuse_directory};
@@ -48,4 +50,5 @@ pub use place::Place;
 pub use progress::{Progress, Unwatched};
 pub use qcow2::refuse_qcow2;
 pub use seekless_formats::READERS as FORMATS;
+pub use stop::Stop;
 pub use targets::{OutputFormat, ReflinkMode, Target};

@@ -17,6 +17,7 @@ use crate::error::{Error, ErrorKind};
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::snapshot_path;
+use crate::stop::{Stop, StoppableDevice};
 use block::BlockTarget;
 use qcow2::{Qcow2Target, file_of_length};
 use reflink::CloningDevice;
@@ -47,6 +48,7 @@ pub struct Target {
     given: Mutex<Option<Arc<dyn BlockDevice>>>,
     /// The file, if contents are cloned.
     cloning: Option<Arc<Cloning>>,
+    stop: Stop,
 }
 
 enum Sink {
@@ -95,7 +97,8 @@ impl Target {
 
     /// Contents are copied, unless they are asked to be cloned.
     fn new(path: &Path, sink: Sink) -> Self {
-        Self { path: path.into(), sink, given: Mutex::new(None), cloning: None }
+        let stop = Stop::new();
+        Self { path: path.into(), sink, given: Mutex::new(None), cloning: None, stop }
     }
 
     /// Lets contents be cloned. Only regular files share blocks with others.
@@ -112,6 +115,13 @@ impl Target {
             Sink::Stream(_) => impossible("the image is copied to standard output")?,
         };
         Ok(self)
+    }
+
+    /// Lets the work be stopped: after the request the target is neither written nor completed.
+    #[must_use]
+    pub fn with_stop(mut self, stop: Stop) -> Self {
+        self.stop = stop;
+        self
     }
 
     /// For standard output only: the file from which the image is copied there.
@@ -264,6 +274,8 @@ impl Target {
                 Arc::new(window)
             }
         };
+        let device: Arc<dyn BlockDevice> =
+            Arc::new(StoppableDevice::new(device, self.stop.clone()));
         *self.given.lock().unwrap_or_else(PoisonError::into_inner) = Some(device.clone());
         Ok(device)
     }
@@ -296,8 +308,10 @@ impl Target {
     ///
     /// # Errors
     /// I/O errors; [`ErrorKind::NoSpace`] and [`ErrorKind::System`] of `qemu-img`;
+    /// [`ErrorKind::System`] after a request to stop;
     /// [`ErrorKind::Unsupported`] if contents had to be cloned and none were.
     pub fn finish(self) -> Result<(), Error> {
+        self.stop.check()?;
         if let Some(cloning) = &self.cloning {
             cloning.finish(&self.path)?;
         }

@@ -1,6 +1,6 @@
 //! Making an image.
 
-use crate::{Error, Image, Progress, Trace};
+use crate::{Error, Image, Progress, Stop, Trace};
 use seekless_compose::base::Likeness;
 use seekless_compose::build::Build as Composition;
 use seekless_compose::formats::{OlderImages, Options};
@@ -148,6 +148,7 @@ pub struct Build {
     free: u64,
     label: String,
     uuid: Option<[u8; 16]>,
+    block_size: Option<u32>,
     features: String,
     made: Option<i64>,
     is_lossy: bool,
@@ -161,6 +162,7 @@ pub struct Build {
     reflink: Reflink,
     replaces: bool,
     progress: Arc<dyn Progress>,
+    stop: Stop,
 }
 
 /// An image that was made.
@@ -191,6 +193,7 @@ impl Build {
             free: 0,
             label: String::new(),
             uuid: None,
+            block_size: None,
             features: String::new(),
             made: None,
             is_lossy: false,
@@ -204,6 +207,7 @@ impl Build {
             reflink: Reflink::Auto,
             replaces: false,
             progress: Arc::new(Unwatched),
+            stop: Stop::new(),
         }
     }
 
@@ -240,6 +244,25 @@ impl Build {
     #[must_use]
     pub fn uuid(mut self, uuid: [u8; 16]) -> Self {
         self.uuid = Some(uuid);
+        self
+    }
+
+    /// Bytes in a block of an ext image: 1024, 2048 or 4096. Without it 4096, or those of an older
+    /// image.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let work = tempfile::tempdir()?;
+    /// # let (tree, path) = (work.path().join("tree"), work.path().join("disk.img"));
+    /// # std::fs::create_dir(&tree)?;
+    /// seekless::Build::of([&tree]).block_size(1024).write(&path)?;
+    /// assert_eq!(seekless::open(&path)?.volume().block_size, 1024);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn block_size(mut self, bytes: u32) -> Self {
+        self.block_size = Some(bytes);
         self
     }
 
@@ -408,6 +431,31 @@ impl Build {
         self
     }
 
+    /// Lets another thread stop the work, which is an error then: a file does not appear, and a block
+    /// device shows no file system.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use seekless::{Build, ErrorKind, Stop};
+    ///
+    /// # let work = tempfile::tempdir()?;
+    /// # let (tree, path) = (work.path().join("tree"), work.path().join("disk.img"));
+    /// # std::fs::create_dir(&tree)?;
+    /// let stop = Stop::new();
+    /// // Such as in a handler of SIGINT.
+    /// stop.clone().stop();
+    /// let stopped = Build::of([&tree]).stop(stop).write(&path);
+    /// assert_eq!(stopped.unwrap_err().kind(), ErrorKind::System);
+    /// assert!(!path.exists());
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn stop(mut self, stop: Stop) -> Self {
+        self.stop = stop;
+        self
+    }
+
     /// Writes the image to a file, which appears when it is complete, or to a block device. Names
     /// that end in `.qcow2` are written as qcow2 images, with `qemu-img`.
     ///
@@ -416,14 +464,18 @@ impl Build {
     /// [`ErrorKind::NoSpace`](crate::ErrorKind) for contents that do not fit,
     /// [`ErrorKind::Unsupported`](crate::ErrorKind) for a feature that the format does not have,
     /// [`ErrorKind::Corrupt`](crate::ErrorKind) for a source that is damaged, with the place,
-    /// [`ErrorKind::System`](crate::ErrorKind) also for a file that is there.
+    /// [`ErrorKind::System`](crate::ErrorKind) also for a file that is there, and where it was stopped.
     pub fn write(&self, path: impl AsRef<Path>) -> Result<Built, Error> {
         let path = path.as_ref();
+        self.stop.during(path.display(), || self.compose(path))
+    }
+
+    fn compose(&self, path: &Path) -> Result<Built, Error> {
         // Wrong options are an error before anything is opened.
         self.settings(self.size, None)?;
         sources::refuse_inside(path, &self.sources)?;
         let target = Target::create(path, self.replaces, None)?;
-        let target = target.with_reflink(self.reflink.into())?;
+        let target = target.with_reflink(self.reflink.into())?.with_stop(self.stop.clone());
         target.refuse_source(self.sources.iter().chain(&self.like))?;
         let bases = self.older_images()?;
         let all = target.capacity().map(ByteLen::get).filter(|_| self.free == 0);
@@ -467,6 +519,10 @@ impl Build {
         Ok(Built { len: len.get(), used, files: image.files()?, uuid: shape.uuid })
     }
 
+    fn has_ext_options(&self) -> bool {
+        self.uuid.is_some() || self.block_size.is_some() || !self.features.is_empty()
+    }
+
     fn older_images(&self) -> Result<Option<OlderImages>, Error> {
         let (place, options) = (Place::default(), OpenOptions::default());
         OlderImages::open(self.format.known(), &self.like, &place, options)
@@ -485,8 +541,8 @@ impl Build {
             return Err(Error::usage("a chunk of 0 bytes"));
         }
         let is_ext = self.format.known().is(&EXT);
-        if !is_ext && (self.uuid.is_some() || !self.features.is_empty()) {
-            return Err(Error::usage("a UUID and features are those of ext images"));
+        if !is_ext && self.has_ext_options() {
+            return Err(Error::usage("a UUID, a block size and features are those of ext images"));
         }
         if !is_ext && self.is_shared {
             return Err(Error::usage("common places are those of ext images"));
@@ -511,6 +567,7 @@ impl Build {
                 features: base.apply(&self.features).map_err(wrong)?,
                 label: if label.is_empty() { plain.label } else { label.clone() },
                 uuid: self.uuid.or(plain.uuid),
+                block_size: self.block_size.unwrap_or(plain.block_size),
                 made: plain.made.or(made),
                 ..plain
             };

@@ -2,6 +2,7 @@
 
 use crate::Error;
 use seekless_compose::check::{Examined, Mode, examine, examine_mounted};
+use seekless_fs::Location;
 use seekless_fs::check::{self, Finding as Found};
 use seekless_images::Place as Where;
 use serde::Serialize;
@@ -58,6 +59,44 @@ pub struct Place {
     pub block: Option<u64>,
     /// Byte in the block, or in the structure.
     pub offset: Option<u32>,
+}
+
+impl Place {
+    /// The place of the damage that an error is about, if it is about one.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use seekless::{Build, Place};
+    ///
+    /// # let work = tempfile::tempdir()?;
+    /// # let (tree, path) = (work.path().join("tree"), work.path().join("disk.img"));
+    /// # std::fs::create_dir(&tree)?;
+    /// Build::of([&tree]).write(&path)?;
+    /// let mut bytes = std::fs::read(&path)?;
+    /// // The label, which the checksum covers.
+    /// bytes[1024 + 0x78] = b'x';
+    /// std::fs::write(&path, bytes)?;
+    /// let error = seekless::open(&path).err().expect("a damaged image");
+    /// assert_eq!(Place::of(&error).map(|place| place.structure), Some("superblock"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn of(error: &Error) -> Option<Self> {
+        error.location().as_ref().map(Self::from)
+    }
+}
+
+impl From<&Location> for Place {
+    fn from(at: &Location) -> Self {
+        Self {
+            structure: at.structure,
+            group: at.group.map(|group| group.get()),
+            inode: at.ino.map(|ino| ino.get()),
+            block: at.block.map(|block| block.get()),
+            offset: at.offset,
+        }
+    }
 }
 
 /// Something that is wrong.
@@ -174,7 +213,6 @@ impl From<Examined> for Checked {
 
 impl From<&Found> for Finding {
     fn from(found: &Found) -> Self {
-        let at = &found.location;
         Self {
             code: found.code(),
             class: match found.class {
@@ -182,13 +220,7 @@ impl From<&Found> for Finding {
                 check::Class::Unexpected => Class::Unexpected,
             },
             message: found.what.clone(),
-            place: Place {
-                structure: at.structure,
-                group: at.group.map(|group| group.get()),
-                inode: at.ino.map(|ino| ino.get()),
-                block: at.block.map(|block| block.get()),
-                offset: at.offset,
-            },
+            place: Place::from(&found.location),
             repaired: found.repaired,
         }
     }

@@ -84,12 +84,8 @@ pub fn compare(old: &Image, new: &Image) -> Result<Vec<Difference>, Error> {
 
 /// All files by their paths.
 fn files(image: &Image) -> Result<BTreeMap<PathBuf, Attr>, Error> {
-    let mut files = BTreeMap::new();
-    let visited = image.each(&mut |path, attr| {
-        files.insert(path.to_path_buf(), attr.clone());
-        Ok(())
-    });
-    visited.map_err(|error| image.about(error))?;
+    let walk = image.walk_below("")?;
+    let mut files = walk.with_attributes().collect::<Result<BTreeMap<PathBuf, Attr>, _>>()?;
     let kept = Path::new("lost+found");
     let is_empty = files.keys().filter(|path| path.starts_with(kept)).count() == 1;
     if is_empty && files.get(kept).is_some_and(|attr| attr.kind == FileKind::Directory) {

@@ -1,16 +1,15 @@
 //! Reading an image.
 
-use crate::{Error, Score, Trace};
+use crate::{Error, File, Replay, Score, Trace, Walk};
 use seekless_fs::format::OpenOptions;
 use seekless_fs::inspect::{files_in, resolve, sorted_entries};
 use seekless_fs::{Attr, FileKind, FsError, Inspect, Timestamp};
 use seekless_images::Place;
-use seekless_layout::replay::Machine;
+use seekless_layout::replay::{Machine, Replayed};
 use seekless_layout::score;
 use seekless_units::{ByteLen, Ino};
 use serde::Serialize;
-use std::collections::HashSet;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -195,8 +194,14 @@ pub struct Metadata {
     pub len: u64,
     /// Bytes that it occupies on the disk.
     pub occupied: u64,
+    /// Major and minor number of a device; zeros for other files.
+    pub device: (u32, u32),
+    /// When it was read last.
+    pub accessed: Time,
     /// When its contents were changed.
     pub modified: Time,
+    /// When its inode was changed.
+    pub changed: Time,
 }
 
 impl From<&Attr> for Metadata {
@@ -210,7 +215,10 @@ impl From<&Attr> for Metadata {
             links: attr.nlink,
             len: attr.size,
             occupied: attr.sectors * 512,
+            device: (attr.device.major, attr.device.minor),
+            accessed: attr.atime.into(),
             modified: attr.mtime.into(),
+            changed: attr.ctime.into(),
         }
     }
 }
@@ -286,6 +294,43 @@ impl Image {
             .map_err(|error| self.about(error))
     }
 
+    /// A file whose parts are read one after the other: its path is followed once.
+    ///
+    /// # Errors
+    /// As [`Image::read`], of which [`ErrorKind::Unsupported`](crate::ErrorKind) for a file that is
+    /// not regular.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let work = tempfile::tempdir()?;
+    /// # let (tree, path) = (work.path().join("tree"), work.path().join("disk.img"));
+    /// # std::fs::create_dir(&tree)?;
+    /// # std::fs::write(tree.join("a"), "first second")?;
+    /// # seekless::Build::of([&tree]).write(&path)?;
+    /// let file = seekless::open(&path)?.file("a")?;
+    /// let mut part = [0; 16];
+    /// assert_eq!(file.read_at(6, &mut part)?, 6);
+    /// assert_eq!(&part[..6], b"second");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn file(&self, path: impl AsRef<Path>) -> Result<File, Error> {
+        let attr = self.resolve(path.as_ref()).and_then(|ino| self.inner.attr(ino));
+        let attr = attr.map_err(|error| self.about(error))?;
+        File::new(self.inner.clone(), &self.path, path.as_ref(), &attr)
+    }
+
+    /// The target of a symlink.
+    ///
+    /// # Errors
+    /// As [`Image::metadata`]; [`ErrorKind::Unsupported`](crate::ErrorKind) for another type of
+    /// file.
+    pub fn read_link(&self, path: impl AsRef<Path>) -> Result<PathBuf, Error> {
+        let target = self.resolve(path.as_ref()).and_then(|ino| self.inner.read_link(ino));
+        let target = target.map_err(|error| self.about(error))?;
+        Ok(PathBuf::from(OsString::from_vec(target)))
+    }
+
     /// The extended attributes of a file with their names, sorted.
     ///
     /// # Errors
@@ -314,14 +359,32 @@ impl Image {
     /// # Errors
     /// [`ErrorKind::Corrupt`](crate::ErrorKind) at the first damage.
     pub fn walk(&self) -> Result<Vec<Entry>, Error> {
-        let mut entries = Vec::new();
-        self.each(&mut |path, attr| {
-            let metadata = Metadata::from(attr);
-            entries.push(Entry { path: path.to_path_buf(), metadata });
-            Ok(())
-        })
-        .map_err(|error| self.about(error))?;
-        Ok(entries)
+        self.walk_below("")?.collect()
+    }
+
+    /// The files below a directory, which is left out, as [`Image::walk`] has them, each when it is
+    /// asked for.
+    ///
+    /// # Errors
+    /// As [`Image::list`].
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let work = tempfile::tempdir()?;
+    /// # let (tree, path) = (work.path().join("tree"), work.path().join("disk.img"));
+    /// # std::fs::create_dir_all(tree.join("etc/init.d"))?;
+    /// # std::fs::write(tree.join("etc/passwd"), "")?;
+    /// # seekless::Build::of([&tree]).write(&path)?;
+    /// let image = seekless::open(&path)?;
+    /// let entries = image.walk_below("/etc")?.collect::<Result<Vec<_>, _>>()?;
+    /// let paths: Vec<_> = entries.iter().map(|entry| entry.path.to_str().unwrap()).collect();
+    /// assert_eq!(paths, ["etc/init.d", "etc/passwd"]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn walk_below(&self, dir: impl AsRef<Path>) -> Result<Walk, Error> {
+        let ino = self.resolve(dir.as_ref()).map_err(|error| self.about(error))?;
+        Walk::new(self.inner.clone(), &self.path, dir.as_ref(), ino)
     }
 
     /// The cost of a trace on the image from a cold start, under a model of Linux' page cache and
@@ -346,42 +409,47 @@ impl Image {
     /// # }
     /// ```
     pub fn score(&self, trace: &Trace, chunks: &[u64]) -> Result<Score, Error> {
+        self.replayed(trace, chunks).map(|(score, _)| score)
+    }
+
+    /// The requests of a trace on the image, with their cost: those that [`Image::score`] counts.
+    ///
+    /// # Errors
+    /// As [`Image::score`].
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let work = tempfile::tempdir()?;
+    /// # let (tree, path) = (work.path().join("tree"), work.path().join("disk.img"));
+    /// # std::fs::create_dir(&tree)?;
+    /// # std::fs::write(tree.join("a"), vec![1; 100_000])?;
+    /// # seekless::Build::of([&tree]).write(&path)?;
+    /// use seekless::Purpose;
+    ///
+    /// let replay = seekless::open(&path)?.replay(&seekless::Trace::of_paths(["/a"]), &[])?;
+    /// let data = replay.requests.iter().filter(|request| request.purpose == Purpose::Data);
+    /// assert!(data.map(|request| request.len).sum::<u64>() >= 100_000);
+    /// assert_eq!(replay.requests.len() as u64, replay.score.requests);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn replay(&self, trace: &Trace, chunks: &[u64]) -> Result<Replay, Error> {
+        let (score, replayed) = self.replayed(trace, chunks)?;
+        Ok(Replay::new(score, &replayed, self.inner.geometry().block_size.into()))
+    }
+
+    fn replayed(&self, trace: &Trace, chunks: &[u64]) -> Result<(Score, Replayed), Error> {
         if chunks.contains(&0) {
             return Err(Error::usage("a chunk of 0 bytes"));
         }
         let sizes: Vec<ByteLen> = chunks.iter().copied().map(ByteLen::new).collect();
         score::score(self.inner.as_ref(), &trace.events, Machine::for_score(), &sizes)
-            .map(|(score, _)| score)
             .map_err(|error| self.about(error))
     }
 
     /// Files of all kinds, the root included, each once; an empty `lost+found` in the root is none.
     pub(crate) fn files(&self) -> Result<u64, Error> {
         files_in(self.inner.as_ref()).map_err(|error| self.about(error))
-    }
-
-    /// Visits all files, the root left out.
-    pub(crate) fn each(
-        &self,
-        visit: &mut dyn FnMut(&Path, &Attr) -> Result<(), FsError>,
-    ) -> Result<(), FsError> {
-        let mut entered = HashSet::from([self.inner.root()]);
-        let mut pending = self.children(Path::new(""), self.inner.root())?;
-        while let Some((path, ino)) = pending.pop() {
-            let attr = self.inner.attr(ino)?;
-            visit(&path, &attr)?;
-            if attr.kind == FileKind::Directory && entered.insert(ino) {
-                pending.extend(self.children(&path, ino)?);
-            }
-        }
-        Ok(())
-    }
-
-    /// The entries of a directory with their paths, the last name first.
-    fn children(&self, dir: &Path, ino: Ino) -> Result<Vec<(PathBuf, Ino)>, FsError> {
-        let found = sorted_entries(self.inner.as_ref(), ino)?;
-        let path = |(name, ino): (Vec<u8>, Ino)| (dir.join(OsStr::from_bytes(&name)), ino);
-        Ok(found.into_iter().rev().map(path).collect())
     }
 
     pub(crate) fn contents(&self, ino: Ino) -> Result<Vec<u8>, FsError> {

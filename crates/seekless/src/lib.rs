@@ -11,6 +11,7 @@
 //! | [`Build`] | make an image of directories, archives, container images and images |
 //! | [`Optimize`] | lay an image out anew |
 //! | [`Image::score`] | count the requests, seeks and chunks of a trace on an image |
+//! | [`Image::replay`] | list these requests |
 //! | [`Check`] | check an image, and repair it |
 //! | [`Grow`] | make a UFS image larger |
 //! | [`Snapshots`] | take, list and remove snapshots of a UFS volume |
@@ -41,7 +42,8 @@
 //! # }
 //! ```
 //!
-//! Results are structs that serde serializes. Long work tells a [`Progress`] how far it is.
+//! Results are structs that serde serializes. Long work tells a [`Progress`] how far it is, and a
+//! [`Stop`] ends it before it is complete.
 //! An [`Error`] that names a parameter does so by a [`Term`], which [`Error::in_terms`] writes as the
 //! program calls it; a match on terms has a wildcard, since minor versions add some.
 //! Warnings are events of `tracing`. Nothing is printed, and the environment is not read: not
@@ -54,28 +56,35 @@
 mod build;
 mod check;
 mod compare;
+mod file;
 mod grow;
 mod image;
 mod layout_list;
 mod mount;
 mod optimize;
 mod record;
+mod replay;
 mod sharing;
 mod snapshots;
 mod trace;
+mod walk;
 
 pub use build::{Build, Built, Format, LaidOutFor, Reflink};
 pub use check::{Check, Checked, Class, Finding, Outcome, Place};
 pub use compare::{Change, Difference, compare};
+pub use file::File;
 pub use grow::{Grow, Growth};
 pub use image::{Entry, Image, Kind, Metadata, Open, Time, Volume, open};
 pub use layout_list::{LayoutList, Listed};
 pub use mount::Mount;
 pub use optimize::{Gain, Optimize, Optimized, OtherRun};
 pub use record::{Record, Recorded};
+pub use replay::{Purpose, Replay, Request};
 pub use seekless_fs::term::{Term, Text};
-pub use seekless_images::{Error, ErrorKind, Progress};
+pub use seekless_images::{Error, ErrorKind, Progress, Stop};
 pub use seekless_layout::score::{Prefetch, Score, Seeks};
+pub use seekless_units::ByteLen;
 pub use sharing::{Chunks, sharing};
 pub use snapshots::{Snapshot, Snapshots};
 pub use trace::Trace;
+pub use walk::Walk;

@@ -1,6 +1,6 @@
 //! Laying an image out anew.
 
-use crate::{Error, LaidOutFor, Progress, Reflink, Score, Trace};
+use crate::{Error, LaidOutFor, Progress, Reflink, Score, Stop, Trace};
 use seekless_compose::base::Likeness;
 use seekless_compose::held_out::{Bounds, HeldOut};
 use seekless_compose::rearrange::{self, Rearrangement};
@@ -55,6 +55,7 @@ pub struct Optimize {
     move_budget: u64,
     replaces: bool,
     progress: Arc<dyn Progress>,
+    stop: Stop,
 }
 
 /// The cost of a trace on the old image and on the new one.
@@ -104,6 +105,7 @@ impl Optimize {
             move_budget: 0,
             replaces: false,
             progress: Arc::new(Unwatched),
+            stop: Stop::new(),
         }
     }
 
@@ -193,6 +195,13 @@ impl Optimize {
         self
     }
 
+    /// As [`Build::stop`](crate::Build::stop).
+    #[must_use]
+    pub fn stop(mut self, stop: Stop) -> Self {
+        self.stop = stop;
+        self
+    }
+
     /// Writes the new image, as [`Build::write`](crate::Build::write) does.
     ///
     /// # Errors
@@ -202,6 +211,10 @@ impl Optimize {
     /// [`ErrorKind::NoSpace`](crate::ErrorKind), [`ErrorKind::System`](crate::ErrorKind).
     pub fn write(&self, path: impl AsRef<Path>) -> Result<Optimized, Error> {
         let path = path.as_ref();
+        self.stop.during(path.display(), || self.lay_out(path))
+    }
+
+    fn lay_out(&self, path: &Path) -> Result<Optimized, Error> {
         if self.traces.is_empty() {
             return Err(Error::usage("no trace to lay out by"));
         }
@@ -209,7 +222,7 @@ impl Optimize {
             return Err(Error::usage("a chunk of 0 bytes"));
         }
         let target = Target::create(path, self.replaces, None)?;
-        let target = target.with_reflink(self.reflink.into())?;
+        let target = target.with_reflink(self.reflink.into())?.with_stop(self.stop.clone());
         target.refuse_source(self.like.iter().chain([&self.image]))?;
         let chunk = ByteLen::new(self.chunk);
         let rearrangement = Rearrangement {

@@ -3,7 +3,7 @@
 use crate::Error;
 use seekless_compose::traces;
 use seekless_images::Output;
-use seekless_layout::trace::{Event, Op, Program, Writer};
+use seekless_layout::trace::{Event, Op, Program, Writer, merge};
 use seekless_units::Nanos;
 use std::ffi::OsStr;
 use std::io::BufWriter;
@@ -54,6 +54,27 @@ impl Trace {
         };
         let events = (0..).zip(paths).flat_map(events).collect();
         Self { program: Program::default(), events }
+    }
+
+    /// Several traces as one, in order of time; of accesses at the same time, those of the earlier
+    /// trace come first. It is of the program of the first.
+    ///
+    /// ```
+    /// use seekless::Trace;
+    ///
+    /// let merged = Trace::merge([Trace::of_paths(["/a"]), Trace::of_paths(["/b"])]);
+    /// let paths: Vec<_> = merged.paths().map(|path| path.to_str().unwrap()).collect();
+    /// assert_eq!(paths, ["/a", "/a", "/b", "/b"]);
+    /// ```
+    #[must_use]
+    pub fn merge(traces: impl IntoIterator<Item = Self>) -> Self {
+        let mut program = None;
+        let mut each = Vec::new();
+        for trace in traces {
+            program.get_or_insert(trace.program);
+            each.push(trace.events);
+        }
+        Self { program: program.unwrap_or_default(), events: merge(each) }
     }
 
     /// Stores it. A file that is there is replaced when the trace is complete.
