@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: all static dist dist-test package test judges lint bench figures demo
+.PHONY: all static dist dist-test wheel package test judges lint bench figures demo
 
 all:
 	$(CARGO) build --release
@@ -36,6 +36,11 @@ dist:
 
 dist-test:
 	dist/test.sh
+
+# The wheel of the Python module, in target/dist. ARCHES="x86_64 aarch64" makes it for both
+# processors.
+wheel:
+	dist/wheel.sh
 
 # The sources of all crates as `cargo publish` would send them, each built from what is in its
 # package.

@@ -180,6 +180,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "seekless-units",
         ],
     ),
+    ("seekless-python", &["seekless"]),
     (
         "seekless-cli",
         &[
@@ -216,8 +217,12 @@ const ALLOWED: &[(&str, &[&str])] = &[
 const UNSAFE_CRATE: &str = "host";
 
 /// Crates of other authors that only one of ours may use.
-const RESERVED: &[(&str, &str)] =
-    &[("fuser", "seekless-serve"), ("clap", "seekless-cli"), ("indicatif", "seekless-cli")];
+const RESERVED: &[(&str, &str)] = &[
+    ("fuser", "seekless-serve"),
+    ("clap", "seekless-cli"),
+    ("indicatif", "seekless-cli"),
+    ("pyo3", "seekless-python"),
+];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

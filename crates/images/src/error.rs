@@ -76,6 +76,14 @@ impl Error {
         Self { subjects: vec![subject.into()], ..Self::caused(kind, source) }
     }
 
+    /// The error for a file that must not exist yet.
+    #[must_use]
+    pub fn exists(subject: impl Display) -> Self {
+        let source = io::Error::from_raw_os_error(Errno::EXIST.raw_os_error());
+        let message = "already exists".into();
+        Self { message, ..Self::caused(ErrorKind::System, source) }.about(subject)
+    }
+
     /// Adds a subject in front: `IMG: corrupt image ...`.
     #[must_use]
     pub fn about(mut self, subject: impl Display) -> Self {
@@ -286,6 +294,9 @@ mod tests {
         assert_eq!(error.location(), None);
         let full = Error::io("file", &io::Error::from_raw_os_error(28));
         assert_eq!(full.os_error(), Some(28));
+        let there = Error::exists("file");
+        assert_eq!(there.os_error(), Some(Errno::EXIST.raw_os_error()));
+        assert_eq!(there.to_string(), "file: already exists");
         assert_eq!(Error::usage("wrong").os_error(), None);
         let location = Location::of("superblock").at_offset(56);
         let corrupt = FsError::corrupt(Corruption::Magic { found: 0 }, location);

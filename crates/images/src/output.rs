@@ -6,7 +6,7 @@
 //! output of that name. If the file system does not support nameless files, a hidden temporary file
 //! is used, and removed on failure.
 
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use seekless_fs::term::{Term, Text};
@@ -28,8 +28,8 @@ impl Output {
     /// Begins writing `target`; without `force` it must not exist.
     ///
     /// # Errors
-    /// [`ErrorKind::System`] if the file exists, [`ErrorKind::Usage`] if it is no regular file; I/O
-    /// errors.
+    /// [`ErrorKind::System`](crate::ErrorKind) if the file exists,
+    /// [`ErrorKind::Usage`](crate::ErrorKind) if it is no regular file; I/O errors.
     pub fn create(target: &Path, force: bool) -> Result<Self, Error> {
         let exists = target.symlink_metadata().is_ok();
         if exists && !target.is_file() {
@@ -77,7 +77,8 @@ impl Output {
     /// Gives the file its name.
     ///
     /// # Errors
-    /// [`ErrorKind::System`] if a file of that name was created in the meantime; I/O errors.
+    /// [`ErrorKind::System`](crate::ErrorKind) if a file of that name was created in the meantime; I/O
+    /// errors.
     pub fn finish(mut self) -> Result<(), Error> {
         let failed = |error| match error {
             // Created by another process in the meantime.
@@ -149,7 +150,7 @@ fn is_open(path: &Path) -> bool {
 
 /// The error for a file that must not exist yet, with a hint.
 pub fn in_the_way(path: &Path, hint: impl Into<Text>) -> Error {
-    Error::new(ErrorKind::System, format!("{}: already exists", path.display())).hint(hint)
+    Error::exists(path.display()).hint(hint)
 }
 
 /// The hint that a file in the way can be replaced.

@@ -247,8 +247,8 @@ impl Build {
         self
     }
 
-    /// Bytes in a block of an ext image: 1024, 2048 or 4096. Without it 4096, or those of an older
-    /// image.
+    /// Bytes in a block of an ext image: a power of two from 1024 to 65536. Without it 4096, or those
+    /// of an older image. Most kernels mount no blocks larger than a page.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

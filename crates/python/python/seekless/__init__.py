@@ -1,0 +1,106 @@
+"""File-system images, laid out by recorded access: built, read, checked, scored and rearranged.
+
+    import seekless as sk
+
+    sk.build("rootfs/", "disk.img", label="root", trace="boot.trace")
+    image = sk.open("disk.img")
+    print(image.read("/etc/passwd"))
+    for entry in image.walk("/etc"):
+        print(entry.metadata.size, entry.path)
+
+Warnings go to the logger `seekless`.
+"""
+
+from ._errors import (
+    CorruptError,
+    Error,
+    ExistsError,
+    HostError,
+    NoSpaceError,
+    NotFoundError,
+    UnsupportedError,
+    UsageError,
+)
+from ._seekless import (
+    Built,
+    Checked,
+    Chunks,
+    Difference,
+    Entry,
+    Figures,
+    File,
+    Finding,
+    Gain,
+    Growth,
+    Image,
+    Listed,
+    Metadata,
+    Optimized,
+    OtherRun,
+    Place,
+    Prefetch,
+    Request,
+    Requests,
+    Score,
+    Snapshot,
+    Snapshots,
+    Trace,
+    Volume,
+    Walk,
+    __version__,
+    build,
+    check,
+    compare,
+    grow,
+    layout_list,
+    open,
+    optimize,
+    score,
+    sharing,
+)
+
+__all__ = [
+    "Built",
+    "Checked",
+    "Chunks",
+    "CorruptError",
+    "Difference",
+    "Entry",
+    "Error",
+    "ExistsError",
+    "Figures",
+    "File",
+    "Finding",
+    "Gain",
+    "Growth",
+    "HostError",
+    "Image",
+    "Listed",
+    "Metadata",
+    "NoSpaceError",
+    "NotFoundError",
+    "Optimized",
+    "OtherRun",
+    "Place",
+    "Prefetch",
+    "Request",
+    "Requests",
+    "Score",
+    "Snapshot",
+    "Snapshots",
+    "Trace",
+    "UnsupportedError",
+    "UsageError",
+    "Volume",
+    "Walk",
+    "__version__",
+    "build",
+    "check",
+    "compare",
+    "grow",
+    "layout_list",
+    "open",
+    "optimize",
+    "score",
+    "sharing",
+]

@@ -1,0 +1,150 @@
+//! Checks and repairs.
+
+use crate::errors::usage;
+use crate::paths::AnyPath;
+use crate::records::{repr, to_dict};
+use crate::work::{self, Interrupted};
+use pyo3::prelude::*;
+use seekless::{Check, Class, Outcome};
+use serde::Serialize;
+
+/// Checks an image as fsck does, and changes nothing, unless `preen` (`fsck -p`) repairs errors that a
+/// crash may leave, or `repair` (`fsck -y`) all.
+///
+/// A repair is completed before KeyboardInterrupt is raised.
+#[pyfunction]
+#[pyo3(signature = (image, *, partition=None, preen=false, repair=false))]
+pub(crate) fn check(
+    py: Python<'_>,
+    image: AnyPath,
+    partition: Option<String>,
+    preen: bool,
+    repair: bool,
+) -> PyResult<Checked> {
+    let mut check = Check::of(image);
+    if let Some(partition) = partition {
+        check = check.partition(partition);
+    }
+    let checked = match (preen, repair) {
+        (false, false) => work::run(py, Interrupted::IsLeft, move || check.run()),
+        (true, false) => work::run(py, Interrupted::Completes, move || check.preen()),
+        (false, true) => work::run(py, Interrupted::Completes, move || check.repair()),
+        (true, true) => Err(usage(py, "preen=True and repair=True exclude each other")),
+    }?;
+    Ok(Checked::from(checked))
+}
+
+/// The result of a check.
+#[pyclass(frozen, get_all, module = "seekless")]
+#[derive(Serialize)]
+pub(crate) struct Checked {
+    /// The state of the image now: `clean`, `corrected` or `left`.
+    outcome: &'static str,
+    /// The findings, up to a limit.
+    findings: Vec<Finding>,
+    /// Findings beyond that limit.
+    more: u64,
+}
+
+impl From<seekless::Checked> for Checked {
+    fn from(checked: seekless::Checked) -> Self {
+        let outcome = match checked.outcome {
+            Outcome::Clean => "clean",
+            Outcome::Corrected => "corrected",
+            Outcome::Left => "left",
+        };
+        let findings = checked.findings.into_iter().map(Finding::from).collect();
+        Self { outcome, findings, more: checked.more }
+    }
+}
+
+#[pymethods]
+impl Checked {
+    /// Whether nothing is wrong, and nothing was.
+    fn is_clean(&self) -> bool {
+        self.outcome == "clean"
+    }
+
+    /// The same as a dictionary.
+    fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        to_dict(py, self)
+    }
+
+    fn __repr__(&self) -> String {
+        repr("Checked", self)
+    }
+}
+
+/// Something that is wrong.
+#[pyclass(frozen, get_all, eq, module = "seekless")]
+#[derive(Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Finding {
+    /// The code, which stays the same from version to version: `inode.block-count`.
+    code: &'static str,
+    /// `expected` where a crash may leave it, `unexpected` where only damage can explain it.
+    #[pyo3(name = "class_")]
+    class: &'static str,
+    /// Description of the error.
+    message: String,
+    /// Where.
+    place: Place,
+    /// Whether it was repaired.
+    repaired: bool,
+}
+
+impl From<seekless::Finding> for Finding {
+    fn from(found: seekless::Finding) -> Self {
+        Self {
+            code: found.code,
+            class: match found.class {
+                Class::Expected => "expected",
+                Class::Unexpected => "unexpected",
+            },
+            message: found.message,
+            place: found.place.into(),
+            repaired: found.repaired,
+        }
+    }
+}
+
+#[pymethods]
+impl Finding {
+    fn __repr__(&self) -> String {
+        repr("Finding", self)
+    }
+}
+
+/// Where something was found.
+#[pyclass(frozen, get_all, eq, module = "seekless")]
+#[derive(Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Place {
+    /// The structure, such as `inode`.
+    structure: &'static str,
+    /// Group of blocks.
+    group: Option<u32>,
+    /// Inode.
+    inode: Option<u32>,
+    /// Block.
+    block: Option<u64>,
+    /// Byte in the block, or in the structure.
+    offset: Option<u32>,
+}
+
+impl From<seekless::Place> for Place {
+    fn from(place: seekless::Place) -> Self {
+        Self {
+            structure: place.structure,
+            group: place.group,
+            inode: place.inode,
+            block: place.block,
+            offset: place.offset,
+        }
+    }
+}
+
+#[pymethods]
+impl Place {
+    fn __repr__(&self) -> String {
+        repr("Place", self)
+    }
+}

@@ -1,0 +1,134 @@
+"""Errors are exceptions with a kind, a path and a place; findings of checks are objects."""
+
+import struct
+from pathlib import Path
+
+import pytest
+import seekless as sk
+from conftest import judge
+
+
+def test_missing_files(path: Path, image: sk.Image) -> None:
+    with pytest.raises(FileNotFoundError) as missing:
+        image.read("/etc/nothing")
+    error = missing.value
+    assert isinstance(error, sk.NotFoundError) and isinstance(error, sk.Error)
+    assert (error.kind, error.path, error.location) == ("system", str(path), None)
+    assert str(error) == f"{path}: /etc/nothing: no such file or directory"
+    assert error.errno == 2
+    with pytest.raises(sk.NotFoundError):
+        sk.open(path.with_name("nothing"))
+    with pytest.raises(sk.HostError):
+        image.list("/etc/passwd")
+
+
+def test_kinds(tree: Path, path: Path, image: sk.Image, tmp_path: Path) -> None:
+    with pytest.raises(FileExistsError) as exists:
+        sk.build(tree, path)
+    assert "force=True" in str(exists.value)
+    assert isinstance(exists.value, sk.ExistsError)
+    with pytest.raises(sk.UsageError) as usage:
+        sk.open(tree)
+    assert usage.value.kind == "usage" and usage.value.path == str(tree)
+    assert isinstance(usage.value, ValueError)
+    with pytest.raises(sk.NoSpaceError) as space:
+        sk.build(tree, tmp_path / "x.img", size=1 << 20)
+    assert space.value.kind == "no-space"
+    with pytest.raises(sk.UnsupportedError):
+        sk.build(tree, tmp_path / "x.img", format="fat")
+    with pytest.raises(sk.UnsupportedError):
+        image.open("/etc")
+    with pytest.raises(sk.UnsupportedError):
+        image.readlink("/etc/passwd")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_images_that_are_none(path: Path, tmp_path: Path) -> None:
+    other = tmp_path / "x.img"
+    other.write_bytes(b"text" * 5000)
+    with pytest.raises(sk.UnsupportedError) as unsupported:
+        sk.open(other)
+    assert unsupported.value.kind == "unsupported"
+    other.write_bytes(b"")
+    with pytest.raises(sk.Error):
+        sk.open(other)
+
+    # An incompatible feature that nobody knows.
+    contents = bytearray(path.read_bytes())
+    at = 1024 + 0x60
+    (features,) = struct.unpack_from("<I", contents, at)
+    struct.pack_into("<I", contents, at, features | 1 << 30)
+    other.write_bytes(contents)
+    with pytest.raises(sk.UnsupportedError):
+        sk.open(other, ignore_checksums=True)
+
+
+def test_damaged_images(path: Path, tmp_path: Path) -> None:
+    contents = path.read_bytes()
+    other = tmp_path / "x.img"
+    other.write_bytes(contents[: len(contents) // 2])
+    with pytest.raises(sk.CorruptError) as truncated:
+        sk.open(other).read("/deep/er/large")
+    assert truncated.value.kind == "corrupt"
+
+    said = judge("debugfs", "-R", "imap /etc/passwd", path).stdout.decode()
+    block, offset = said.split("located at block ")[1].split(", offset ")
+    at = int(block) * 4096 + int(offset, 16)
+    damaged = bytearray(contents)
+    damaged[at + 4] ^= 1
+    other.write_bytes(damaged)
+    image = sk.open(other)
+    with pytest.raises(sk.CorruptError) as corrupt:
+        image.read("/etc/passwd")
+    error = corrupt.value
+    assert error.path == str(other)
+    assert error.location is not None
+    assert error.location.structure == "inode"
+    assert error.location.inode == sk.open(path).stat("/etc/passwd").inode
+    assert image.read("/etc/secret") == b"s"
+    assert sk.open(other, ignore_checksums=True).exists("/etc/passwd")
+
+
+def test_checks_and_repairs(path: Path, tmp_path: Path) -> None:
+    assert sk.check(path).is_clean()
+    damaged = bytearray(path.read_bytes())
+    # The count of free blocks.
+    damaged[1024 + 0x0C] ^= 1
+    other = tmp_path / "x.img"
+    other.write_bytes(damaged)
+    checked = sk.check(other)
+    assert (checked.outcome, checked.more, checked.is_clean()) == ("left", 0, False)
+    assert other.read_bytes() == damaged
+    for finding in checked.findings:
+        assert finding.code and finding.message and not finding.repaired
+        assert finding.class_ in ("expected", "unexpected")
+        assert finding.place.structure
+    assert checked.to_dict()["findings"][0]["code"] == checked.findings[0].code
+    assert judge("e2fsck", "-fn", other).returncode != 0
+    repaired = sk.check(other, repair=True)
+    assert repaired.outcome == "corrected"
+    assert all(finding.repaired for finding in repaired.findings)
+    assert judge("e2fsck", "-fn", other).returncode == 0
+    with pytest.raises(sk.UsageError):
+        sk.check(other, preen=True, repair=True)
+
+
+def test_snapshots_and_growth(tree: Path, tmp_path: Path) -> None:
+    path = tmp_path / "x.ufs"
+    sk.build(tree, path, format="ufs2", size=32 << 20)
+    planned = sk.grow(path, size=64 << 20, dry_run=True)
+    assert path.stat().st_size == 32 << 20
+    assert sk.grow(path, size=64 << 20) == planned
+    assert (planned.bytes_before, planned.bytes) == (32 << 20, 64 << 20)
+    snapshots = sk.Snapshots(path)
+    inode = snapshots.take("daily")
+    snapshots.take("/weekly")
+    assert [(it.inode, it.path) for it in snapshots.list()][0] == (inode, "/.snap/daily")
+    assert sk.open(f"{path}@daily").read("/etc/passwd").startswith(b"root")
+    assert snapshots.remove("daily") == 1
+    assert snapshots.remove_all() == 1
+    assert snapshots.list() == []
+    assert sk.check(path).is_clean()
+    sk.build(tree, tmp_path / "x.img")
+    with pytest.raises(sk.UnsupportedError):
+        sk.Snapshots(tmp_path / "x.img").list()
