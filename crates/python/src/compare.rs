@@ -12,12 +12,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 /// An image that is open, or its path.
-pub(crate) enum Given {
+pub(crate) enum ImageOrPath {
     Image(Arc<seekless::Image>),
     Path(PathBuf),
 }
 
-impl Given {
+impl ImageOrPath {
     fn open(self) -> Result<Arc<seekless::Image>, seekless::Error> {
         match self {
             Self::Image(image) => Ok(image),
@@ -26,7 +26,7 @@ impl Given {
     }
 }
 
-impl FromPyObject<'_, '_> for Given {
+impl FromPyObject<'_, '_> for ImageOrPath {
     type Error = PyErr;
 
     fn extract(object: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
@@ -40,7 +40,11 @@ impl FromPyObject<'_, '_> for Given {
 /// The files in which the second of two images differs from the first, sorted by path. Places on the
 /// disk, numbers of inodes and times of access are not compared.
 #[pyfunction]
-pub(crate) fn compare(py: Python<'_>, old: Given, new: Given) -> PyResult<Vec<Difference>> {
+pub(crate) fn compare(
+    py: Python<'_>,
+    old: ImageOrPath,
+    new: ImageOrPath,
+) -> PyResult<Vec<Difference>> {
     let found = work::run(py, Interrupted::IsLeft, move || {
         seekless::compare(old.open()?.as_ref(), new.open()?.as_ref())
     })?;

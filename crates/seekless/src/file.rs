@@ -1,7 +1,8 @@
 //! A file of an image that is read in parts.
 
-use crate::{Error, ErrorKind, Metadata};
+use crate::Metadata;
 use seekless_fs::{Attr, FileKind, Inspect};
+use seekless_images::{Error, ErrorKind};
 use seekless_units::{ByteLen, Ino};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

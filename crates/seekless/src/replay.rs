@@ -1,7 +1,7 @@
 //! The requests of a trace.
 
-use crate::Score;
 use seekless_layout::replay::{self, Replayed};
+use seekless_layout::score::Score;
 use serde::Serialize;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

@@ -1,8 +1,9 @@
 //! The files of an image, one after the other.
 
-use crate::{Entry, Error, Metadata};
+use crate::{Entry, Metadata};
 use seekless_fs::inspect::sorted_entries;
 use seekless_fs::{Attr, FileKind, FsError, Inspect};
+use seekless_images::Error;
 use seekless_units::Ino;
 use std::collections::HashSet;
 use std::ffi::OsStr;
