@@ -1,12 +1,14 @@
 //! Whether an image is in order, and its repair, whatever its format.
 
+use seekless_device::BlockDevice;
 use seekless_formats::{Argument, FFS, FORMATS as FAMILIES, KnownFormat, to_check};
 use seekless_fs::FsError;
 use seekless_fs::check::{Outcome, Repaired, Report};
 use seekless_fs::term::{Term, Text};
 use seekless_images::snapshot::Temporary;
-use seekless_images::{Error, FORMATS, Place, refuse_others};
+use seekless_images::{Error, FORMATS, Place, Stop, refuse_others};
 use std::path::Path;
+use std::sync::Arc;
 use tracing::warn;
 
 /// The mode of a check, as `-n`, `-p` and `-y` of fsck.
@@ -53,6 +55,26 @@ pub fn examine(
         Mode::Check => seekless_images::device(path, place)?,
         Mode::Preen | Mode::Repair => seekless_images::device_locked(path, place)?,
     };
+    examine_device(path, device, mode, arguments)
+}
+
+/// Checks an image as [`Mode::Check`] until the stop is requested: what is found then is not whole.
+///
+/// # Errors
+/// As [`examine`]; [`ErrorKind::System`](seekless_images::ErrorKind) after the request.
+pub fn examine_until(path: &Path, place: &Place, stop: &Stop) -> Result<Examined, Error> {
+    stop.while_reading(path.display(), || {
+        let device = stop.device(seekless_images::device(path, place)?);
+        examine_device(path, device, Mode::Check, &[])
+    })
+}
+
+fn examine_device(
+    path: &Path,
+    device: Arc<dyn BlockDevice>,
+    mode: Mode,
+    arguments: &[Argument],
+) -> Result<Examined, Error> {
     let format = to_check(device.as_ref());
     for argument in arguments {
         let name = argument.name();

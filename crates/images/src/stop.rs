@@ -49,6 +49,25 @@ impl Stop {
         if done.is_err() { check().and(done) } else { done }
     }
 
+    /// Does work on `subject` that only reads: after the request its result is the error of the stop.
+    ///
+    /// # Errors
+    /// As [`Stop::during`].
+    pub fn while_reading<T>(
+        &self,
+        subject: impl Display,
+        work: impl FnOnce() -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let done = self.during(&subject, work)?;
+        self.during(&subject, || Ok(done))
+    }
+
+    /// The same device, which is neither read nor written after the request.
+    #[must_use]
+    pub fn device(&self, device: Arc<dyn BlockDevice>) -> Arc<dyn BlockDevice> {
+        Arc::new(StoppableDevice::new(device, self.clone()))
+    }
+
     pub(crate) fn check(&self) -> Result<(), Error> {
         if self.is_requested() {
             let message = "stopped before it was complete; everything was cleaned up";
@@ -59,13 +78,13 @@ impl Stop {
 }
 
 /// A device that is neither read nor written after a request to stop.
-pub(crate) struct StoppableDevice {
+struct StoppableDevice {
     device: Arc<dyn BlockDevice>,
     stop: Stop,
 }
 
 impl StoppableDevice {
-    pub(crate) fn new(device: Arc<dyn BlockDevice>, stop: Stop) -> Self {
+    fn new(device: Arc<dyn BlockDevice>, stop: Stop) -> Self {
         Self { device, stop }
     }
 
@@ -132,7 +151,7 @@ mod tests {
     fn nothing_is_read_or_written_after_the_request() {
         let memory = Arc::new(MemoryDevice::new(vec![1; 1024]));
         let stop = Stop::new();
-        let device = StoppableDevice::new(memory.clone(), stop.clone());
+        let device = stop.device(memory.clone());
         device.write(Lba::ZERO, &[2; 512]).unwrap();
         stop.stop();
         assert!(device.write(Lba::ZERO, &[3; 512]).is_err());
@@ -155,6 +174,12 @@ mod tests {
         let stopped = stopped.unwrap_err();
         assert_eq!(stopped.kind(), ErrorKind::System);
         assert!(stopped.to_string().starts_with("img: stopped"), "{stopped}");
+        let stop = Stop::new();
+        let read = stop.while_reading("img", || {
+            stop.stop();
+            Ok(())
+        });
+        assert!(read.is_err(), "what was read is not whole");
         let done: Result<(), Error> = stop.during("img", || panic!("it is stopped"));
         assert!(done.is_err());
     }

@@ -17,7 +17,7 @@ use crate::error::{Error, ErrorKind};
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::snapshot_path;
-use crate::stop::{Stop, StoppableDevice};
+use crate::stop::Stop;
 use block::BlockTarget;
 use qcow2::{Qcow2Target, file_of_length};
 use reflink::CloningDevice;
@@ -274,8 +274,7 @@ impl Target {
                 Arc::new(window)
             }
         };
-        let device: Arc<dyn BlockDevice> =
-            Arc::new(StoppableDevice::new(device, self.stop.clone()));
+        let device = self.stop.device(device);
         *self.given.lock().unwrap_or_else(PoisonError::into_inner) = Some(device.clone());
         Ok(device)
     }

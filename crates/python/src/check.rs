@@ -5,7 +5,7 @@ use crate::paths::AnyPath;
 use crate::records::{repr, to_dict};
 use crate::work::{self, Interrupted};
 use pyo3::prelude::*;
-use seekless::{Check, Class, Outcome};
+use seekless::{Check, Class, Outcome, Stop};
 use serde::Serialize;
 
 /// Checks an image as fsck does, and changes nothing, unless `preen` (`fsck -p`) repairs errors that a
@@ -21,12 +21,13 @@ pub(crate) fn check(
     preen: bool,
     repair: bool,
 ) -> PyResult<Checked> {
-    let mut check = Check::of(image);
+    let stop = Stop::new();
+    let mut check = Check::of(image).stop(stop.clone());
     if let Some(partition) = partition {
         check = check.partition(partition);
     }
     let checked = match (preen, repair) {
-        (false, false) => work::run(py, Interrupted::IsLeft, move || check.run()),
+        (false, false) => work::run(py, Interrupted::Stops(stop), move || check.run()),
         (true, false) => work::run(py, Interrupted::Completes, move || check.preen()),
         (false, true) => work::run(py, Interrupted::Completes, move || check.repair()),
         (true, true) => Err(usage(py, "preen=True and repair=True exclude each other")),

@@ -19,7 +19,7 @@ const GRACE: Duration = Duration::from_millis(700);
 /// What happens to work that is interrupted.
 pub(crate) enum Interrupted {
     /// It stops, and its output does not appear. The thread is left behind if it has not ended in
-    /// [`GRACE`]: it ends at its next access to the output.
+    /// [`GRACE`]: it ends at its next access to the output, or to the image that is checked.
     Stops(Stop),
     /// It only reads: its thread is left behind, and its result is dropped.
     IsLeft,

@@ -1,7 +1,7 @@
 //! Whether an image is in order.
 
-use crate::Error;
-use seekless_compose::check::{Examined, Mode, examine, examine_mounted};
+use crate::{Error, Stop};
+use seekless_compose::check::{Examined, Mode, examine, examine_mounted, examine_until};
 use seekless_fs::Location;
 use seekless_fs::check::{self, Finding as Found};
 use seekless_images::Place as Where;
@@ -33,6 +33,7 @@ use std::path::{Path, PathBuf};
 pub struct Check {
     path: PathBuf,
     place: Where,
+    stop: Stop,
 }
 
 /// How serious a finding is.
@@ -143,7 +144,7 @@ impl Check {
     /// A check of an image file or block device, or [in the background](Self::background) of a
     /// mounted volume, whose directory is given.
     pub fn of(path: impl AsRef<Path>) -> Self {
-        Self { path: path.as_ref().to_path_buf(), place: Where::default() }
+        Self { path: path.as_ref().to_path_buf(), place: Where::default(), stop: Stop::new() }
     }
 
     /// The partition that is meant, as in [`Open::partition`](crate::Open::partition).
@@ -153,14 +154,38 @@ impl Check {
         self
     }
 
+    /// Lets another thread stop [`Check::run`], which is an error then. A repair is not stopped.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use seekless::{Build, Check, ErrorKind, Stop};
+    ///
+    /// # let work = tempfile::tempdir()?;
+    /// # let (tree, path) = (work.path().join("tree"), work.path().join("disk.img"));
+    /// # std::fs::create_dir(&tree)?;
+    /// # Build::of([&tree]).write(&path)?;
+    /// let stop = Stop::new();
+    /// let check = Check::of(&path).stop(stop.clone());
+    /// check.run()?;
+    /// stop.stop();
+    /// assert_eq!(check.run().unwrap_err().kind(), ErrorKind::System);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn stop(mut self, stop: Stop) -> Self {
+        self.stop = stop;
+        self
+    }
+
     /// Checks the image, and changes nothing.
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`](crate::ErrorKind) for other files,
     /// [`ErrorKind::Corrupt`](crate::ErrorKind) where not even a superblock can be read,
-    /// [`ErrorKind::System`](crate::ErrorKind).
+    /// [`ErrorKind::System`](crate::ErrorKind), also where it was stopped.
     pub fn run(&self) -> Result<Checked, Error> {
-        self.examine(Mode::Check)
+        Ok(Checked::from(examine_until(&self.path, &self.place, &self.stop)?))
     }
 
     /// Checks a UFS volume that seekless has mounted for changes, as it is at this moment, while
