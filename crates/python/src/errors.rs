@@ -3,7 +3,6 @@
 use crate::check::Place;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-
 use seekless::{Error, ErrorKind, Term};
 
 /// An error of this module, without a subject.
@@ -53,16 +52,7 @@ fn keyword(term: Term) -> &'static str {
         Term::OlderPartition => "like_partition=",
         Term::KeepFreed => "freed=\"keep\"",
         Term::Older => "like=",
-        // Of requests that this module does not have: those of the command line.
-        Term::Tracing => "seekless record, seekless mount --record and seekless trace import",
-        Term::Mount => "--mount",
-        Term::EventSource => "--source",
-        Term::InitramfsTool => "--initramfs",
-        Term::RemovalFromBoot => "--remove-boot",
-        Term::Chroot => "--chroot",
-        Term::ReadOnly => "--read-only",
-        Term::Timeout => "--timeout",
-        Term::InPlace => "seekless optimize --in-place",
-        Term::Create => "--create",
+        // Of requests that this module does not have.
+        _ => "a parameter of the program",
     }
 }

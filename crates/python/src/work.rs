@@ -107,10 +107,11 @@ pub(crate) fn run_watched<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> PyResult<T> {
     let (sender, receiver) = mpsc::sync_channel(1);
-    let thread = thread::spawn(move || {
+    let thread = thread::Builder::new().spawn(move || {
         // Nobody may be there to receive it.
         let _ = sender.send(work());
     });
+    let thread = thread.map_err(|error| errors::raise(py, &Error::io("a thread", &error)))?;
     let mut running = Running { receiver, thread };
     loop {
         let (back, received) = wait(py, running, PAUSE);
