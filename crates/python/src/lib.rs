@@ -2,8 +2,8 @@
 //! files in `python/seekless` add what is plain Python: exceptions, file objects, `fsspec`.
 //!
 //! Each file has a class or function of the module, with as little code as possible: what is of use to
-//! others belongs in the crate `seekless`. [`work`] runs what may take long without the lock of
-//! the interpreter, and lets the interpreter stop it.
+//! others belongs in the crate `seekless`. `work.rs` runs long operations without the lock of the
+//! interpreter, and stops them for it.
 //!
 //! ```python
 //! import pathlib, tempfile

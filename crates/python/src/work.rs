@@ -10,11 +10,14 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// The time between two looks at signals and progress.
-const PAUSE: Duration = Duration::from_millis(50);
+/// The time until the first look at signals and progress; each later one takes twice as long.
+const FIRST_PAUSE: Duration = Duration::from_millis(2);
+
+/// The most time between two looks.
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
 /// The time that work has to end after a request to stop.
-const GRACE: Duration = Duration::from_millis(700);
+const GRACE: Duration = Duration::from_millis(500);
 
 /// What happens to work that is interrupted.
 pub(crate) enum Interrupted {
@@ -113,9 +116,11 @@ pub(crate) fn run_watched<T: Send + 'static>(
     });
     let thread = thread.map_err(|error| errors::raise(py, &Error::io("a thread", &error)))?;
     let mut running = Running { receiver, thread };
+    let mut pause = FIRST_PAUSE;
     loop {
-        let (back, received) = wait(py, running, PAUSE);
+        let (back, received) = wait(py, running, pause);
         running = back;
+        pause = LONGEST_PAUSE.min(pause * 2);
         match received {
             Ok(done) => {
                 messages::log(py)?;

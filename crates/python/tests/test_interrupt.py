@@ -90,4 +90,4 @@ def test_other_threads_run_meanwhile(large: Path, tmp_path: Path) -> None:
     ends.set()
     thread.join()
     # With the lock of the interpreter held it would be none.
-    assert turns > seconds * 50
+    assert turns > seconds * 10
