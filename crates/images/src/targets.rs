@@ -316,7 +316,7 @@ impl Target {
         }
         match self.sink {
             Sink::File(output) => output.finish(),
-            Sink::Qcow2(target) => target.finish(),
+            Sink::Qcow2(target) => target.finish(&self.stop),
             Sink::Device(target) => target.finish(),
             Sink::Stream(target) => target.finish(),
         }

@@ -73,6 +73,27 @@ except KeyboardInterrupt:
     assert os.listdir(tmp_path) == ["x.tar"]
 
 
+def test_a_conversion_is_stopped(
+    tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    converter = tmp_path / "bin/qemu-img"
+    converter.parent.mkdir()
+    converter.write_text('#!/bin/sh\n[ "$1" = --version ] || exec sleep 20\n')
+    converter.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{converter.parent}:{os.environ['PATH']}")
+    sent: list[float] = []
+
+    def send() -> None:
+        sent.append(time.monotonic())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Timer(0.5, send).start()
+    with pytest.raises(KeyboardInterrupt):
+        sk.build(tree, tmp_path / "x.qcow2")
+    assert sent and time.monotonic() - sent[0] < 1
+    assert os.listdir(tmp_path) == ["bin"]
+
+
 def test_other_threads_run_meanwhile(large: Path, tmp_path: Path) -> None:
     turns = 0
     ends = threading.Event()

@@ -2,6 +2,7 @@
 
 use crate::error::{Error, ErrorKind};
 use crate::output::{Output, directory_of, name_of};
+use crate::stop::Stop;
 use seekless_device::{BlockDevice, FileDevice};
 use seekless_units::ByteLen;
 use std::fs::File;
@@ -9,9 +10,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 /// The converter.
 const PROGRAM: &str = "qemu-img";
+
+/// The time between two looks at a conversion.
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// An image whose bytes go to a sparse file without a name first.
 pub(crate) struct Qcow2Target {
@@ -44,15 +50,26 @@ impl Qcow2Target {
         file_of_length(&self.raw, len, &self.path)
     }
 
-    /// Converts the file, and gives the result its name.
-    pub(crate) fn finish(self) -> Result<(), Error> {
+    /// Converts the file, and gives the result its name. The conversion ends after a request to stop.
+    pub(crate) fn finish(self, stop: &Stop) -> Result<(), Error> {
         let raw = name_of(&self.raw);
-        let made = Command::new(PROGRAM)
+        let failed = |error: io::Error| Error::io(PROGRAM, &error);
+        let mut conversion = Command::new(PROGRAM)
             .args(["convert", "-f", "raw", "-O", "qcow2"])
             .args([raw, self.output.path_now()])
             .stdin(Stdio::null())
-            .output()
-            .map_err(|error| Error::io(PROGRAM, &error))?;
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(failed)?;
+        while conversion.try_wait().map_err(failed)?.is_none() {
+            if stop.is_requested() {
+                conversion.kill().map_err(failed)?;
+            }
+            thread::sleep(PAUSE);
+        }
+        let made = conversion.wait_with_output().map_err(failed)?;
+        stop.check()?;
         if !made.status.success() {
             let said = String::from_utf8_lossy(&made.stderr);
             let kind = match said.contains("No space left") {
