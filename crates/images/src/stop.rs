@@ -179,7 +179,7 @@ mod tests {
             stop.stop();
             Ok(())
         });
-        assert!(read.is_err(), "what was read is not whole");
+        assert!(read.is_err(), "not all was read");
         let done: Result<(), Error> = stop.during("img", || panic!("it is stopped"));
         assert!(done.is_err());
     }

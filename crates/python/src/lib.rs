@@ -1,7 +1,7 @@
 //! The Python module `seekless`, over the crate of that name. This is `seekless._seekless`; the
-//! files in `python/seekless` add what is plain Python: exceptions, file objects, `fsspec`.
+//! files in `python/seekless` are plain Python: exceptions, file objects, `fsspec`.
 //!
-//! Each file has a class or function of the module, with as little code as possible: what is of use to
+//! Each file has a class or function of the module, with as little code as possible: code of use to
 //! others belongs in the crate `seekless`. `work.rs` runs long operations without the lock of the
 //! interpreter, and stops them for it.
 //!

@@ -16,7 +16,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The words for what requests read; in columns, their indices.
+/// The names of the purposes of requests; columns contain their indices.
 const PURPOSES: [(Purpose, &str); 6] = [
     (Purpose::Inode, "inode"),
     (Purpose::Directory, "directory"),
@@ -320,7 +320,7 @@ pub(crate) struct Request {
     offset: u64,
     /// Bytes.
     size: u64,
-    /// What is read: `inode`, `directory`, `map`, `attribute`, `data` or `device`.
+    /// The purpose: `inode`, `directory`, `map`, `attribute`, `data` or `device`.
     purpose: &'static str,
     /// Inode of the file that it is for; the root directory where it is for none.
     inode: u32,

@@ -19,7 +19,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 /// The time that work has to end after a request to stop.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// What happens to work that is interrupted.
+/// The fate of work that is interrupted.
 pub(crate) enum Interrupted {
     /// It stops, and its output does not appear. The thread is left behind if it has not ended in
     /// [`GRACE`]: it ends at its next access to the output, or to the image that is checked.
@@ -66,7 +66,7 @@ impl Watched {
         Self { callback, counter: Arc::default() }
     }
 
-    /// What the work tells its progress.
+    /// The observer for the work.
     pub(crate) fn observer(&self) -> Arc<dyn Progress> {
         self.counter.clone()
     }
@@ -111,7 +111,7 @@ pub(crate) fn run_watched<T: Send + 'static>(
 ) -> PyResult<T> {
     let (sender, receiver) = mpsc::sync_channel(1);
     let thread = thread::Builder::new().spawn(move || {
-        // Nobody may be there to receive it.
+        // The receiver is dropped where the work is left behind.
         let _ = sender.send(work());
     });
     let thread = thread.map_err(|error| errors::raise(py, &Error::io("a thread", &error)))?;

@@ -1,4 +1,4 @@
-"""What the tests share: a tree of files, images of it, and programs of other authors."""
+"""Shared fixtures: a tree of files, images of it, and programs of other authors."""
 
 import hashlib
 import os
@@ -16,7 +16,7 @@ REQUIRED = os.environ.get("SEEKLESS_JUDGES") == "required"
 def judge(
     program: str, *args: Union[str, Path], stdin: bytes = b""
 ) -> "subprocess.CompletedProcess[bytes]":
-    """Runs a program that judges what seekless does."""
+    """Runs a program of other authors, which judges a result."""
     found = shutil.which(program, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
     if found is None:
         if REQUIRED:

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Python with what the tests need, which `.ci/judges` installs.
+/// Python with the modules that the tests need, which `.ci/judges` installs.
 fn interpreter() -> Option<PathBuf> {
     let python = Path::new(env!("CARGO_TARGET_TMPDIR")).join("../judges/bin/python");
     let modules = "import pytest, fsspec, pyarrow, mypy";

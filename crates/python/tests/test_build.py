@@ -79,10 +79,10 @@ def test_sources_are_laid_over_each_other(tree: Path, tmp_path: Path) -> None:
 
 
 def test_progress_goes_forward(many: Path, tmp_path: Path) -> None:
-    told: list[tuple[int, int]] = []
-    built = sk.build(many, tmp_path / "x.img", progress=lambda *it: told.append(it))
-    assert told and told == sorted(told)
-    assert told[-1] == (built.size, built.size)
+    calls: list[tuple[int, int]] = []
+    built = sk.build(many, tmp_path / "x.img", progress=lambda *it: calls.append(it))
+    assert calls and calls == sorted(calls)
+    assert calls[-1] == (built.size, built.size)
 
 
 def test_what_a_trace_reads_lies_first(many: Path, tmp_path: Path) -> None:

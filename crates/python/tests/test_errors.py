@@ -53,7 +53,7 @@ def test_images_that_are_none(path: Path, tmp_path: Path) -> None:
     with pytest.raises(sk.Error):
         sk.open(other)
 
-    # An incompatible feature that nobody knows.
+    # An incompatible feature that does not exist.
     contents = bytearray(path.read_bytes())
     at = 1024 + 0x60
     (features,) = struct.unpack_from("<I", contents, at)

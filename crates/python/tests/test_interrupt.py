@@ -53,7 +53,7 @@ def test_an_exception_in_a_callback_stops_the_work(large: Path, tmp_path: Path) 
 
 
 def test_a_signal_ends_work_that_waits(tmp_path: Path) -> None:
-    """The source is a pipe to which nobody writes: the work itself cannot end."""
+    """The source is a pipe without a writer: the work itself cannot end."""
     os.mkfifo(tmp_path / "x.tar")
     program = f"""
 import os, signal, threading, time

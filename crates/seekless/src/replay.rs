@@ -25,7 +25,7 @@ pub struct Request {
     pub offset: u64,
     /// Bytes.
     pub len: u64,
-    /// What is read.
+    /// Kind of the blocks.
     pub purpose: Purpose,
     /// Inode of the file that it is for; the root directory where it is for none.
     pub inode: u32,
@@ -37,7 +37,7 @@ pub struct Request {
     pub access: usize,
 }
 
-/// What a request reads.
+/// The kind of blocks that a request reads.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]

@@ -1,4 +1,4 @@
-//! Work that is stopped leaves nothing, and what an image tells of its files.
+//! Work that is stopped leaves nothing; the files of an image one by one, and its requests.
 
 use seekless::{
     Build, ByteLen, ErrorKind, Kind, Optimize, Progress, Purpose, Stop, Trace, compare, open,
