@@ -4,8 +4,9 @@ CARGO ?= cargo
 
 .PHONY: all static dist dist-test wheel package test judges lint bench figures demo
 
+# All but the Python module, which `wheel` makes.
 all:
-	$(CARGO) build --release
+	$(CARGO) build --release --workspace --exclude seekless-python
 
 # Programs that need no other file, for an initramfs: with musl where Rust and the C
 # compiler have it, else with the C library of this system. Printed: their sizes, and

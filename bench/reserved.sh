@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seekless=${SEEKLESS:-target/release/seekless}
-[ -x "$seekless" ] || cargo build --release -q
+[ -x "$seekless" ] || cargo build --release -q --workspace --exclude seekless-python
 seekless=$(realpath "$seekless")
 work=$(mktemp -d)
 trap 'umount -q "$work/mnt" "$work/disk" 2>/dev/null || true; rm -rf "$work"' EXIT

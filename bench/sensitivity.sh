@@ -6,7 +6,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seekless=${SEEKLESS:-target/release/seekless}
-[ -x "$seekless" ] || { cargo build --release; seekless=target/release/seekless; }
+[ -x "$seekless" ] || { cargo build --release --workspace --exclude seekless-python; seekless=target/release/seekless; }
 seekless=$(realpath "$seekless")
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT

@@ -20,7 +20,7 @@ if [ "$(id -u)" -ne 0 ] && ! command -v fusermount3 >/dev/null; then
 fi
 
 say "Building seekless"
-(cd "$here" && cargo build --release)
+(cd "$here" && cargo build --release --workspace --exclude seekless-python)
 mkdir -p "$out/mnt"
 cd "$out"
 rm -f before.img after.img rustc.trace map.html hello
