@@ -379,3 +379,43 @@ fn kept_states_are_accepted_by_other_programs() {
     }
     assert_eq!(run("create", "softdep", "ufs2", &["--keep-states", "3"]).status.code(), Some(2));
 }
+
+/// The parts of a campaign merged are what it is in one run.
+#[test]
+fn parts_are_merged() {
+    let dir = Scratch::new("crash-parts");
+    let part = |number: u32| {
+        let path = dir.join(&format!("part{number}"));
+        let shard = format!("{number}/3");
+        let args = ["--exhaustive", "--shard", &shard, "-o", &path];
+        let output = run("create,mkdir", "softdep", "ufs2", &args);
+        assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
+        path
+    };
+    let parts: Vec<String> = (1..=3).map(part).collect();
+    let merge = |parts: &[String], more: &[&str]| {
+        let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+        crash(&[&["merge"], &parts[..], more].concat())
+    };
+    let output = merge(&parts, &["--json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
+    let (merged, whole) =
+        (json(&output), json(&run("create,mkdir", "softdep", "ufs2", &["--exhaustive", "--json"])));
+    for what in ["states", "failing", "holds"] {
+        assert_eq!(merged[what], whole[what], "{what}");
+    }
+    assert_eq!(merged["workloads"][0]["writes"], whole["workloads"][0]["writes"]);
+    let output = merge(&parts[1..], &[]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(output.stdout.is_empty() && errors(&output).contains("part 1/3 is missing"));
+    let output = merge(&parts[1..], &["--partial"]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(errors(&output).contains("part 1/3 is missing"));
+    let twice = [&parts[..], &parts[..1]].concat();
+    assert!(errors(&merge(&twice, &[])).contains("are the same part"));
+    let text = fs::read(&parts[2]).unwrap();
+    fs::write(&parts[2], &text[..text.len() / 2]).unwrap();
+    let output = merge(&parts, &[]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(errors(&output).contains("part3: only 0 of 1 workloads"), "{}", errors(&output));
+}

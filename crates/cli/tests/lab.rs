@@ -75,6 +75,40 @@ fn shards_merge_to_what_one_run_gives() {
 }
 
 #[test]
+fn parts_that_are_missing_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    small(dir);
+    let run = ["lab", "run", "small.toml", "--only", "first/async", "--seeds", "2", "--shard"];
+    for (shard, out) in [("1/2", "a"), ("2/2", "b")] {
+        text(&seekless(&[&run[..], &[shard, "-o", out]].concat(), dir));
+    }
+    let merge = |parts: &[&str]| {
+        let output = seekless(&[&["lab", "merge"], parts].concat(), dir);
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let is_refused = |parts: &[&str], why: &str| {
+        let (code, told) = merge(&[parts, &["-o", "all"]].concat());
+        assert!(code == Some(1) && told.contains(why), "{parts:?}: {told}");
+        assert!(!dir.join("all").exists());
+        let (code, told) = merge(&[&["--partial"], parts].concat());
+        assert!(code == Some(0) && told.contains(why), "{parts:?}: {told}");
+    };
+    is_refused(&["a"], "part 2/2 of first/async, 2 seeds is missing");
+    is_refused(&["b", "a", "b"], "part 2/2 of first/async, 2 seeds is there twice");
+    // The selections stay with merged results.
+    assert_eq!(merge(&["--partial", "a", "-o", "half"]).0, Some(0));
+    is_refused(&["half"], "part 2/2 of first/async, 2 seeds is missing");
+    assert_eq!(merge(&["half", "b", "-o", "whole"]).0, Some(0));
+    let of_run = |path: &std::path::PathBuf| path.to_str().unwrap().contains("run-");
+    let mut runs = fs::read_dir(dir.join("b")).unwrap().map(|entry| entry.unwrap().path());
+    let cut = runs.find(of_run).unwrap();
+    fs::write(&cut, "{").unwrap();
+    is_refused(&["a", "b"], "part 2/2 of first/async, 2 seeds is not complete");
+    is_refused(&["a", "b"], cut.file_name().unwrap().to_str().unwrap());
+}
+
+#[test]
 fn what_does_not_go_together_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();

@@ -6,6 +6,7 @@ use crate::explore::{self, Coverage, Exploration, Extent, Search, explore_run_ob
 use crate::log::Epoch;
 use crate::oracle::{Promises, Violation};
 use crate::recorder::Completion;
+use crate::resume::{CampaignHead, PartOf};
 use crate::script::{Script, ScriptError};
 use crate::shrink::{self, Reproducer};
 use crate::states::Choice;
@@ -64,6 +65,24 @@ impl Settings {
             "{workload}; {format}; {discipline}; {extent}; bound {bound}; shard {part}/{parts}; \
              seed {seed}; schedules {schedules}{queue}"
         )
+    }
+}
+
+impl Settings {
+    /// What a state file says of a campaign with this number of workloads.
+    #[must_use]
+    pub fn head(&self, format: &str, workload: &str, workloads: usize) -> CampaignHead {
+        let mut all = *self;
+        all.search.shard = (1, 1);
+        CampaignHead {
+            campaign: self.fingerprint(format, workload),
+            part: Some(PartOf {
+                campaign: all.fingerprint(format, workload),
+                shard: self.search.shard,
+                workloads,
+                version: env!("CARGO_PKG_VERSION").into(),
+            }),
+        }
     }
 }
 

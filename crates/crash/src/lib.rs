@@ -47,6 +47,7 @@ pub mod judge;
 pub mod log;
 pub mod mutation;
 pub mod oracle;
+pub mod parts;
 pub mod recorder;
 mod recovery;
 pub mod replay;

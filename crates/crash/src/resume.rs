@@ -32,6 +32,12 @@ pub enum StateError {
         /// The fingerprint of that one.
         found: String,
     },
+    /// It does not say of which campaign it is a part.
+    #[error("{path}: does not say which part it is, as those of older versions do not")]
+    NoPart {
+        /// The file.
+        path: PathBuf,
+    },
     /// It is not a state file.
     #[error("{path}: line {line}: not a valid campaign state")]
     Damaged {
@@ -42,16 +48,100 @@ pub enum StateError {
     },
 }
 
-#[derive(Serialize, Deserialize)]
-struct Head {
-    campaign: String,
+/// The campaign of a file.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct CampaignHead {
+    /// What decides the results ([`Settings::fingerprint`](crate::Settings::fingerprint)).
+    pub campaign: String,
+    /// Its place among the parts of a campaign; older files have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<PartOf>,
+}
+
+/// A part of a campaign whose states are divided.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PartOf {
+    /// What decides the results of all parts together.
+    pub campaign: String,
+    /// Its number, from 1, and that of all parts.
+    pub shard: (u32, u32),
+    /// Its workloads.
+    pub workloads: usize,
+    /// The version of the program.
+    pub version: String,
+}
+
+/// A file that is read to be merged with others.
+#[derive(Debug)]
+pub struct StatePart {
+    /// The file.
+    pub path: PathBuf,
+    /// The campaign of which it is a part, with the version of the program.
+    pub campaign: String,
+    /// Its number, from 1, and that of all parts.
+    pub shard: (u32, u32),
+    /// The workloads that it should have.
+    pub workloads: usize,
+    /// The results that it has, by workload.
+    pub results: Vec<UnitResult>,
+}
+
+impl StatePart {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// [`StateError`].
+    pub fn read(path: &Path) -> Result<Self, StateError> {
+        let failed = |source| StateError::Io { path: path.to_path_buf(), source };
+        let mut text = String::new();
+        File::open(path)
+            .and_then(|file| file.take(LARGEST).read_to_string(&mut text))
+            .map_err(failed)?;
+        let (head, done) = parse(path, whole_lines(&text))?;
+        let head = head.ok_or_else(|| damaged(path, 1))?;
+        let Some(part) = head.part else {
+            return Err(StateError::NoPart { path: path.to_path_buf() });
+        };
+        Ok(Self {
+            path: path.to_path_buf(),
+            campaign: format!("{}; version {}", part.campaign, part.version),
+            shard: part.shard,
+            workloads: part.workloads,
+            results: done.into_values().collect(),
+        })
+    }
+}
+
+/// The lines that were written whole: the last one was being written when the campaign ended.
+fn whole_lines(text: &str) -> &str {
+    let end = text.rfind('\n').map_or(0, |at| at + 1);
+    &text[..end]
+}
+
+type Done = BTreeMap<String, UnitResult>;
+
+fn damaged(path: &Path, line: usize) -> StateError {
+    StateError::Damaged { path: path.to_path_buf(), line }
+}
+
+/// The campaign and the results in the lines of a file.
+fn parse(path: &Path, text: &str) -> Result<(Option<CampaignHead>, Done), StateError> {
+    let mut lines = text.lines().zip(1..);
+    let mut done = Done::new();
+    let Some((head, _)) = lines.next() else { return Ok((None, done)) };
+    let head = serde_json::from_str(head).map_err(|_| damaged(path, 1))?;
+    for (line, number) in lines {
+        let result: UnitResult = serde_json::from_str(line).map_err(|_| damaged(path, number))?;
+        done.insert(result.workload.clone(), result);
+    }
+    Ok((Some(head), done))
 }
 
 /// The file, open for more.
 pub struct StateFile {
     path: PathBuf,
     file: File,
-    done: BTreeMap<String, UnitResult>,
+    done: Done,
 }
 
 impl StateFile {
@@ -59,43 +149,27 @@ impl StateFile {
     ///
     /// # Errors
     /// [`StateError`].
-    pub fn open(path: &Path, campaign: &str) -> Result<Self, StateError> {
+    pub fn open(path: &Path, campaign: &CampaignHead) -> Result<Self, StateError> {
         let failed = |source| StateError::Io { path: path.to_path_buf(), source };
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
         let mut file = options.open(path).map_err(failed)?;
         let mut text = String::new();
         (&mut file).take(LARGEST).read_to_string(&mut text).map_err(failed)?;
-        // An incomplete line was being written when the campaign ended.
-        let whole = text.rfind('\n').map_or(0, |at| at + 1);
-        text.truncate(whole);
-        file.set_len(whole as u64).map_err(failed)?;
+        let whole = whole_lines(&text);
+        file.set_len(whole.len() as u64).map_err(failed)?;
         file.seek(SeekFrom::End(0)).map_err(failed)?;
-        let mut state = Self { path: path.to_path_buf(), file, done: BTreeMap::new() };
-        let mut lines = text.lines();
-        match lines.next() {
-            None => state.put(&Head { campaign: campaign.to_string() })?,
-            Some(head) => state.check(head, campaign)?,
-        }
-        for (line, number) in lines.zip(2..) {
-            let result: UnitResult =
-                serde_json::from_str(line).map_err(|_| state.damaged(number))?;
-            state.done.insert(result.workload.clone(), result);
+        let (head, done) = parse(path, whole)?;
+        let mut state = Self { path: path.to_path_buf(), file, done };
+        match head {
+            None => state.put(campaign)?,
+            Some(head) if head.campaign != campaign.campaign => {
+                let path = path.to_path_buf();
+                return Err(StateError::Other { path, found: head.campaign });
+            }
+            Some(_) => {}
         }
         Ok(state)
-    }
-
-    fn damaged(&self, line: usize) -> StateError {
-        StateError::Damaged { path: self.path.clone(), line }
-    }
-
-    fn check(&self, head: &str, campaign: &str) -> Result<(), StateError> {
-        let head: Head = serde_json::from_str(head).map_err(|_| self.damaged(1))?;
-        if head.campaign != campaign {
-            let path = self.path.clone();
-            return Err(StateError::Other { path, found: head.campaign });
-        }
-        Ok(())
     }
 
     /// The result of a workload, if it is done.

@@ -76,17 +76,16 @@ pub fn gaps(experiment: &Experiment, parts: Vec<Part>, have: &[Run]) -> Result<V
     for part in parts {
         damaged.extend(part.damaged.into_iter().map(Gap::Damaged));
         for of in part.selections {
-            let before = known.iter().find(|(before, _)| *before == of);
-            if let Some((_, place)) = before.filter(|(_, place)| *place != part.place) {
+            if let Some((_, place)) = known.iter().find(|(before, _)| *before == of) {
                 found.push(Gap::Twice { of, places: (place.clone(), part.place.clone()) });
-            } else if before.is_none() {
-                let (missing, all) = absent(&of)?;
-                if let Some(first) = missing.first() {
-                    let (first, runs) = (first.clone(), (missing.len(), all));
-                    found.push(Gap::CutShort { of: of.clone(), first, runs });
-                }
-                known.push((of, part.place.clone()));
+                continue;
             }
+            let (missing, all) = absent(&of)?;
+            if let Some(first) = missing.first() {
+                let (first, runs) = (first.clone(), (missing.len(), all));
+                found.push(Gap::CutShort { of: of.clone(), first, runs });
+            }
+            known.push((of, part.place.clone()));
         }
     }
     let mut expected: Vec<Wanted> = Vec::new();

@@ -9,13 +9,16 @@ use seekless_crash::explore::{Subject, explore, explore_run};
 use seekless_crash::log::Step;
 use seekless_crash::mutation::{Fate, Mutation};
 use seekless_crash::oracle::Promises;
+use seekless_crash::parts::{Gap, merge};
 use seekless_crash::recorder::Completion;
+use seekless_crash::resume::{StateFile, StatePart};
 use seekless_crash::script::parse;
 use seekless_crash::workload::scheduled;
 use seekless_crash::{Campaign, Extent, Script, Search, Settings, Target};
 use seekless_device::{BlockDevice, DeviceError, MemoryDevice};
 use seekless_ffs::Version;
 use seekless_units::{ByteLen, Lba};
+use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -390,6 +393,50 @@ fn shards_are_all_states_and_none_twice() {
     let parts: Vec<u64> = (1..=3).map(|part| count((part, 3))).collect();
     assert_eq!(parts.iter().sum::<u64>(), whole);
     assert!(parts.iter().all(|&part| part >= whole / 3), "{parts:?}");
+}
+
+/// Parts that were divided, merged in any order, are the campaign that was not.
+#[test]
+fn merged_parts_are_the_whole() {
+    let target = &FORMATS[0];
+    let scripts = workloads(target, "rename-across");
+    for extent in [Extent::Exhaustive, Extent::Sample(70)] {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut paths, mut whole) = (Vec::new(), None);
+        for (part, of) in [(1, 1), (3, 3), (1, 3), (2, 3)] {
+            let mut settings = settings(Discipline::Async, extent, 2);
+            settings.search.shard = (part, of);
+            let result = Campaign::new(target, settings).unit(&scripts[0], &|_| {}).unwrap();
+            if of == 1 {
+                whole = Some(result);
+                continue;
+            }
+            let path = dir.path().join(format!("part{part}"));
+            let head = settings.head("ufs1", "rename-across x1", 1);
+            StateFile::open(&path, &head).unwrap().note(&result).unwrap();
+            paths.push(path);
+        }
+        let read = || paths.iter().map(|path| StatePart::read(path).unwrap());
+        let merged = merge(read().collect()).unwrap();
+        assert_eq!(merged.gaps, []);
+        assert_eq!(merged.results, [whole.unwrap()], "{extent:?}");
+        assert!(merged.results[0].failing > 0, "a discipline that promises nothing");
+        let gaps = merge(read().skip(1).collect()).unwrap().gaps;
+        assert_eq!(gaps, [Gap::Missing(3, 3)]);
+        let gaps = merge(read().chain(read().take(1)).collect()).unwrap().gaps;
+        assert_eq!(gaps, [Gap::Twice(paths[0].clone(), paths[0].clone())]);
+        // The last line was being written.
+        let text = fs::read(&paths[1]).unwrap();
+        fs::write(&paths[1], &text[..text.len() - 2]).unwrap();
+        let gaps = merge(read().collect()).unwrap().gaps;
+        assert_eq!(gaps, [Gap::CutShort { path: paths[1].clone(), workloads: (0, 1) }]);
+        let mut other = settings(Discipline::Async, extent, 2);
+        (other.search.shard, other.search.seed) = ((1, 3), 99);
+        let path = dir.path().join("other");
+        StateFile::open(&path, &other.head("ufs1", "rename-across x1", 1)).unwrap();
+        let error = merge(read().chain([StatePart::read(&path).unwrap()]).collect()).unwrap_err();
+        assert!(error.to_string().contains("seed 99"), "{error}");
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod judge;
 mod list;
+mod merge;
 mod mutate;
 mod policies;
 mod replay;
@@ -35,6 +36,7 @@ pub(crate) struct CrashCommand {
 enum CrashSubcommand {
     Run(run::CrashRunArgs),
     Replay(replay::ReplayArgs),
+    Merge(merge::MergeArgs),
     Mutate(mutate::MutateArgs),
     List(list::ListArgs),
 }
@@ -43,6 +45,7 @@ pub(crate) fn run(args: &CrashCommand, global: &Global) -> Result<ExitCode, Fail
     match &args.command {
         CrashSubcommand::Run(args) => run::run(args, global),
         CrashSubcommand::Replay(args) => replay::run(args, global),
+        CrashSubcommand::Merge(args) => merge::run(args, global),
         CrashSubcommand::Mutate(args) => mutate::run(args, global),
         CrashSubcommand::List(args) => list::run(args, global),
     }

@@ -205,8 +205,8 @@ fn all(
     let mut state = match &args.state {
         Some(path) => {
             let volume = format!("{}{}", args.format, args.policies);
-            let campaign =
-                settings.fingerprint(&volume, &format!("{} x{}", args.workload, args.sequences));
+            let name = format!("{} x{}", args.workload, args.sequences);
+            let campaign = settings.head(&volume, &name, scripts.len());
             Some(StateFile::open(path, &campaign).map_err(CampaignError::from)?)
         }
         None => None,
@@ -238,14 +238,9 @@ fn all(
     Ok(outcome)
 }
 
-fn sum(results: &[UnitResult]) -> (Coverage, u64) {
-    let mut coverage = Coverage::default();
-    results.iter().for_each(|result| coverage.add(&result.coverage));
-    (coverage, results.iter().map(|result| result.failing).sum())
-}
-
-fn print(args: &CrashRunArgs, settings: &Settings, outcome: &Outcome) {
-    for result in &outcome.results {
+/// Prints the result of each workload.
+pub(super) fn print_results(results: &[UnitResult]) {
+    for result in results {
         let verdict = match result.failing {
             0 => "all hold".to_string(),
             failing => {
@@ -262,6 +257,17 @@ fn print(args: &CrashRunArgs, settings: &Settings, outcome: &Outcome) {
             levels(&result.coverage)
         );
     }
+}
+
+/// The counts of all workloads, and the states that do not hold.
+pub(super) fn sum(results: &[UnitResult]) -> (Coverage, u64) {
+    let mut coverage = Coverage::default();
+    results.iter().for_each(|result| coverage.add(&result.coverage));
+    (coverage, results.iter().map(|result| result.failing).sum())
+}
+
+fn print(args: &CrashRunArgs, settings: &Settings, outcome: &Outcome) {
+    print_results(&outcome.results);
     let (coverage, failing) = sum(&outcome.results);
     let workloads = outcome.results.len();
     let (discipline, format) = (settings.discipline, &args.format);
