@@ -118,10 +118,14 @@ impl InodePass<'_> {
             {
                 self.checker.reach(1, index(group.get()), index(groups));
             }
-            // An inode in a bad block is not looked at (`ext2fs_get_next_inode`).
-            let is_looked_at = |it: &ReadInode| !self.checker.is_unusable(it.ino);
-            let looked_at: Vec<ReadInode> = inodes.into_iter().filter(is_looked_at).collect();
-            looked_at.into_iter().try_for_each(|inode| self.inode(inode))
+            for inode in inodes {
+                // An inode in a bad block is not looked at (`ext2fs_get_next_inode`). The list of
+                // them is that of an inode before.
+                if !self.checker.is_unusable(inode.ino) {
+                    self.inode(inode)?;
+                }
+            }
+            Ok::<(), FsError>(())
         })?;
         self.checker.reach(1, index(groups), index(groups));
         self.reserve_lost_journal()
