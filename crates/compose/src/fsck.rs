@@ -25,6 +25,9 @@ pub struct Request {
     pub is_journal_only: bool,
     /// The file, which must not exist, that gets the blocks which are overwritten.
     pub undo: Option<PathBuf>,
+    /// The volume is the root of this process and mounted read-only, which does not prevent its
+    /// repair.
+    pub is_root: bool,
     /// The present time, by which checks are due, and which becomes that of the last check. Without
     /// it, no check is noted and every volume is checked in full.
     pub now: Option<Timestamp>,
@@ -80,6 +83,7 @@ pub fn fsck(
     let about = |error: FsError| Error::from(error).about(path.display());
     let is_written = request.mode != Mode::Check;
     let raw = match is_written {
+        true if request.is_root => seekless_images::read_only_root(path)?,
         true => seekless_images::device_locked(path, place)?,
         false => seekless_images::device_in_use(path, place)?,
     };

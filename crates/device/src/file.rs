@@ -45,6 +45,19 @@ impl FileDevice {
     /// [`DeviceError::InUse`] if another process has it open for writing, or the kernel has it
     /// mounted; [`DeviceError::Open`] with other errors of the system.
     pub fn open_locked(path: &Path) -> Result<Self, DeviceError> {
+        Self::open_alone(path, true)
+    }
+
+    /// As [`FileDevice::open_locked`], also of a block device that the kernel has mounted: the
+    /// caller knows that it is mounted read-only.
+    ///
+    /// # Errors
+    /// As [`FileDevice::open_locked`].
+    pub fn open_mounted(path: &Path) -> Result<Self, DeviceError> {
+        Self::open_alone(path, false)
+    }
+
+    fn open_alone(path: &Path, is_exclusive: bool) -> Result<Self, DeviceError> {
         let failed = |source: io::Error| match Errno::from_io_error(&source) {
             Some(Errno::BUSY | Errno::TXTBSY) => DeviceError::InUse,
             _ => DeviceError::Open { source },
@@ -52,7 +65,7 @@ impl FileDevice {
         let mut options = OpenOptions::new();
         options.read(true).write(true);
         let is_block = std::fs::metadata(path).map_err(failed)?.file_type().is_block_device();
-        if is_block {
+        if is_block && is_exclusive {
             // Fails on a device that is mounted.
             options.custom_flags(OFlags::EXCL.bits().cast_signed());
         }

@@ -92,6 +92,18 @@ pub fn mounted(device: DeviceNumber) -> Option<Mount> {
     mounts.into_iter().filter(uses).max_by_key(|mount| mount.is_writable)
 }
 
+/// Whether a device is the root of this process, and is mounted read-only wherever it is mounted.
+#[must_use]
+pub fn is_read_only_root(device: DeviceNumber) -> bool {
+    let Ok(mounts) = mounts::all() else { return false };
+    let mut mounts = mounts.into_iter().filter(|mount| mount.device == device);
+    let mut is_root = false;
+    mounts.all(|mount| {
+        is_root |= mount.dir == Path::new("/");
+        !mount.is_writable
+    }) && is_root
+}
+
 /// A mount of a loop device on a file, or on a part of it, if this process sees one.
 #[must_use]
 pub fn mounted_file(path: &Path) -> Option<Mount> {

@@ -3,7 +3,7 @@
 use crate::error::{Error, ErrorKind};
 use crate::snapshot_path;
 
-use seekless_host::block_device::{mounted, mounted_file, number};
+use seekless_host::block_device::{self, mounted, mounted_file, number};
 use std::path::{Path, PathBuf};
 
 /// The mount point of a writable mount of a device, of a partition of it, or of a file through a
@@ -20,6 +20,13 @@ fn changing(path: &Path) -> Option<PathBuf> {
 pub fn mounted_on(path: &Path) -> Option<PathBuf> {
     let mount = number(path).map_or_else(|| mounted_file(path), mounted);
     mount.map(|mount| mount.dir)
+}
+
+/// Whether an image is the block device of the root of this process, mounted read-only: what a boot
+/// repairs before it mounts the root for writing.
+#[must_use]
+pub fn is_read_only_root(path: &Path) -> bool {
+    number(path).is_some_and(block_device::is_read_only_root)
 }
 
 /// Warns of an image that may change while it is read. An image may be opened several times: the

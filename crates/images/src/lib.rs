@@ -42,7 +42,7 @@ pub mod targets;
 pub use error::{Error, ErrorKind, refuse_directory};
 pub use open::{
     device, device_in_use, device_locked, locked, open, open_in_use, part_of, partitions_of,
-    refuse_others,
+    read_only_root, refuse_others,
 };
 pub use output::Output;
 pub use partition::part;

@@ -81,6 +81,19 @@ pub fn device_locked(path: &Path, place: &Place) -> Result<Arc<dyn BlockDevice>,
     part(path, locked(path)?, place)
 }
 
+/// The block device of the root of this process for reading and writing, while it is mounted
+/// read-only.
+///
+/// # Errors
+/// [`ErrorKind::System`] if it is not, or is in use.
+pub fn read_only_root(path: &Path) -> Result<Arc<dyn BlockDevice>, Error> {
+    let failed = |error: DeviceError| Error::from(FsError::from(error)).about(path.display());
+    if !in_use::is_read_only_root(path) {
+        return Err(failed(DeviceError::InUse));
+    }
+    Ok(Arc::new(FileDevice::open_mounted(path).map_err(failed)?))
+}
+
 /// All of a file or device for reading and writing, with exclusive access. qcow2 images are
 /// refused: they are read-only.
 ///

@@ -123,6 +123,58 @@ fn a_mounted_volume_is_only_looked_at() {
     drop(mounted);
 }
 
+/// A tree with programs and the libraries that they need.
+fn root_with(scratch: &Scratch, programs: &[(&str, &str)]) -> String {
+    let root = scratch.join("root");
+    for folder in ["proc", "dev", "bin"] {
+        fs::create_dir_all(format!("{root}/{folder}")).expect("mkdir");
+    }
+    fs::write(format!("{root}/file"), [5; 100]).expect("write");
+    for (program, name) in programs {
+        fs::copy(program, format!("{root}/bin/{name}")).expect("program");
+        let (_, needed) = answer(Command::new("ldd").arg(program));
+        for library in needed.split_whitespace().filter(|word| word.starts_with('/')) {
+            let to = format!("{root}{library}");
+            let folder = to.rsplit_once('/').expect("folder").0;
+            fs::create_dir_all(folder).expect("mkdir");
+            fs::copy(library, &to).expect("library");
+        }
+    }
+    root
+}
+
+#[test]
+fn a_root_that_is_mounted_read_only_is_repaired() {
+    if !judges::can_mount() || !judges::ready("ldd") || !judges::ready("debugfs") {
+        return;
+    }
+    let scratch = Scratch::new("fsck-root");
+    let e2fsck = run("sh", &["-c", "command -v e2fsck"]);
+    let programs = [(env!("CARGO_BIN_EXE_seekless"), "fsck.ext4"), (e2fsck.trim(), "e2fsck.real")];
+    let (tree, sound) = (root_with(&scratch, &programs), scratch.join("image"));
+    run("mke2fs", &["-q", "-F", "-t", "ext4", "-L", "root", "-d", &tree, &sound, "256M"]);
+    let damaged = changed(&scratch, &sound, "damaged", &["sif /file links_count 7"]);
+    let copy = scratch.join("copy");
+    for (options, code) in [("-n", 0), ("-fn", 4), ("-fp", 3), ("-fy", 3), ("-p", 0)] {
+        for program in ["fsck.ext4", "e2fsck.real"] {
+            run("cp", &["--sparse=always", &damaged, &copy]);
+            let device = attach(&copy, false);
+            let at = scratch.join("at");
+            let script = format!(
+                "mkdir -p {at} && mount -o ro {device} {at} && mount -t proc proc {at}/proc && \
+                 mount --bind /dev {at}/dev && exec chroot {at} /bin/{program} {options} {device}"
+            );
+            let (ended, said) = answer(Command::new("unshare").args(["-m", "sh", "-c", &script]));
+            detach(&device);
+            assert_eq!(ended, code, "{program} {options}: {said}");
+            assert_eq!(said.contains("REBOOT SYSTEM"), code == 3, "{program} {options}: {said}");
+            if code == 3 {
+                judges::check(&copy);
+            }
+        }
+    }
+}
+
 #[test]
 fn fsck_fat_and_the_binary_in_its_place_agree() {
     if !judges::ready("fsck.fat") || !judges::ready("mkfs.fat") || !judges::ready("mcopy") {

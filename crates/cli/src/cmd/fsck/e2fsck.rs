@@ -2,7 +2,7 @@
 
 use super::ext_args::E2fsckArgs;
 use super::refusal::{needs_answers, unsupported};
-use super::show;
+use super::{exit, show};
 use crate::failure::Failure;
 use crate::say::say;
 use crate::source::source_date_epoch;
@@ -92,8 +92,11 @@ pub(super) fn run(args: &E2fsck) -> Result<u8, Failure> {
     }
     let Some(device) = &args.device else { return Err(Failure::usage("no device")) };
     let (mode, place) = (mode_of(args)?, Place::default());
-    let request = args.ext.request(device, &place, mode, Some(now()?))?;
-    refuse_mounted(device, mode)?;
+    let mut request = args.ext.request(device, &place, mode, Some(now()?))?;
+    request.is_root = in_use::is_read_only_root(device);
+    if !request.is_root {
+        refuse_mounted(device, mode)?;
+    }
     let began = Instant::now();
     let name = name(device, &place);
     let notice = |notice: Notice| match notice {
@@ -104,7 +107,12 @@ pub(super) fn run(args: &E2fsck) -> Result<u8, Failure> {
         Notice::Forced(due) => say!("{name} {due}, check forced."),
     };
     let fscked = fsck(device, &place, &request, &notice)?;
-    let code = show::print(&name, mode, &fscked, args.ext.verbose);
+    let mut code = show::print(&name, mode, &fscked, args.ext.verbose);
+    let is_changed = fscked.examined.as_ref().is_some_and(|examined| examined.writes > 0);
+    if request.is_root && is_changed {
+        say!("{name}: ***** REBOOT SYSTEM *****");
+        code |= exit::REBOOT;
+    }
     if args.ext.timed > 0 {
         say!("time: {:.2}", began.elapsed().as_secs_f64());
     }

@@ -4,6 +4,8 @@ use seekless_fs::check::Outcome;
 
 /// Errors were found, and corrected.
 pub(crate) const CORRECTED: u8 = 1;
+/// The root, which is mounted, was changed: added to other codes.
+pub(crate) const REBOOT: u8 = 2;
 /// Errors were found, and left uncorrected.
 pub(crate) const LEFT: u8 = 4;
 /// The image could not be checked.

@@ -135,6 +135,7 @@ impl E2fsckArgs {
             is_forced: self.force,
             is_journal_only: extended.is_journal_only,
             undo: self.undo.as_deref().map(|file| undo_file(Path::new(file), image)).transpose()?,
+            is_root: false,
             now,
         })
     }
