@@ -9,11 +9,13 @@ use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 use seekless_compose::check::{Examined, Mode, examine, examine_mounted};
 use seekless_compose::fsck::fsck;
-use seekless_formats::Argument;
+use seekless_ext::VolumeState;
+use seekless_formats::{Argument, EXT};
 use seekless_fs::check::{Class, Finding, Outcome};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Instant;
 
 /// Check an image for consistency, and repair it
 #[derive(Args, Debug)]
@@ -50,6 +52,9 @@ has become files FSCKnnnn.REC in the root directory, or are freed with --lost fr
 After a crash of a seekless mount with `softdep` or `sync` they are parts of files
 that were being made or removed, and are freed unless --lost keep is given. If two
 files claim the same cluster, the second is cut off there.
+
+Called as fsck.ext4, e2fsck or fsck.fat (links to it), seekless takes the options of these
+programs, and skips ext volumes that are marked clean.
 
 Exit codes (those of fsck, for this command only):
   0   no errors
@@ -113,31 +118,53 @@ fn mode_name(mode: Mode) -> &'static str {
     }
 }
 
-/// Checks the image; `None` if only its journal was looked at.
-fn examined(args: &CheckArgs) -> Result<Option<Examined>, Failure> {
+/// Checks the image, and prints the result; the exit code.
+fn checked(args: &CheckArgs, global: &Global) -> Result<u8, Failure> {
     let (image, place, mode) = (&args.image, args.place.place(), mode_of(args));
-    if args.background {
-        return Ok(Some(examine_mounted(image)?));
-    }
-    if args.ext.is_empty() {
+    let examined = if args.background {
+        examine_mounted(image)?
+    } else if args.ext.is_empty() {
         let arguments: Vec<Argument> = args.lost.map(Lost::argument).into_iter().collect();
-        return Ok(Some(examine(image, &place, mode, &arguments)?));
+        examine(image, &place, mode, &arguments)?
+    } else {
+        let request = args.ext.request(image, &place, mode, None)?;
+        let fscked = fsck(image, &place, &request, &|_| {})?;
+        match fscked.examined {
+            Some(examined) => examined,
+            None => return Ok(print_journal(args, global, fscked.state.as_ref())),
+        }
+    };
+    if global.json {
+        print_json(args, &examined);
+    } else {
+        print(args, &examined);
     }
-    let request = args.ext.request(image, &place, mode, None)?;
-    Ok(fsck(image, &place, &request, &|_| {})?.examined)
+    Ok(code(examined.outcome))
+}
+
+/// Prints whether the journal has to be replayed, where nothing else was looked at.
+fn print_journal(args: &CheckArgs, global: &Global, state: Option<&VolumeState>) -> u8 {
+    let is_pending = state.is_some_and(|state| state.is_pending);
+    if global.json {
+        let image = args.image.to_string_lossy();
+        let mode = mode_name(mode_of(args));
+        say!("{}", json!({ "image": image, "mode": mode, "journal_pending": is_pending }));
+    } else {
+        let is = if is_pending { "has to be replayed" } else { "is empty" };
+        say!("{}: the journal {is}", args.image.display());
+    }
+    0
 }
 
 pub(crate) fn run(args: &CheckArgs, global: &Global) -> Result<ExitCode, Failure> {
-    Ok(match examined(args) {
-        Ok(Some(examined)) => {
-            if global.json {
-                print_json(args, &examined)
-            } else {
-                print(args, &examined)
+    let began = Instant::now();
+    Ok(match checked(args, global) {
+        Ok(code) => {
+            if args.ext.timed > 0 && !global.json {
+                say!("time: {:.2}", began.elapsed().as_secs_f64());
             }
-            ExitCode::from(code(examined.outcome))
+            ExitCode::from(code)
         }
-        Ok(None) => ExitCode::SUCCESS,
         Err(failure) => {
             failure.report(global.json);
             ExitCode::from(if failure.is_usage() { USAGE } else { OPERATIONAL })
@@ -237,4 +264,7 @@ fn print(args: &CheckArgs, examined: &Examined) {
         tally.blocks,
         format.unit
     );
+    if args.ext.verbose && format.is(&EXT) {
+        say!("{} inodes have blocks that do not follow each other", tally.fragmented);
+    }
 }

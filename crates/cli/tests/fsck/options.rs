@@ -3,6 +3,7 @@
 use crate::judges::{self, Scratch, run, seekless, text};
 use crate::{answer, changed, image, linked};
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 
 #[test]
@@ -24,7 +25,7 @@ fn options_are_accepted_or_refused_by_name() {
         ("-l list", 8),
         ("-L list", 8),
         ("-j /dev/null", 8),
-        ("-E discard", 8),
+        ("-E discard -z undo", 8),
         ("-E optimize_extents", 8),
         ("-E unshare_blocks", 8),
         ("-E nonsense", 16),
@@ -117,6 +118,35 @@ fn directories_are_written_again_with_d() {
     // Nothing is left to do for e2fsck.
     let (code, said) = answer(Command::new("e2fsck").args(["-fn", &image]));
     assert_eq!(code, 0, "{said}");
+}
+
+#[test]
+fn free_blocks_are_discarded() {
+    if !judges::ready("e2fsck") || !judges::ready("debugfs") {
+        return;
+    }
+    let scratch = Scratch::new("fsck-discard");
+    let image = changed(&scratch, &image(&scratch), "removed", &["rm /file"]);
+    // Random bytes take room, wherever they are written.
+    let noise: Vec<u8> =
+        (0..1 << 20).map(|at: u32| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let bytes = fs::read(&image).expect("image");
+    let end = bytes.len() - noise.len();
+    assert!(bytes[end..].iter().all(|&byte| byte == 0), "the last blocks are free");
+    let mut with_noise = [&bytes[..end], &noise].concat();
+    with_noise[..512].fill(0x55);
+    fs::write(&image, &with_noise).expect("write");
+    let allocated = || fs::metadata(&image).expect("image").blocks();
+    let before = allocated();
+    let names = judges::timeless(&judges::manifest(&image, &[]));
+    let program = linked(&scratch, "fsck.ext4");
+    let (code, said) = answer(Command::new(&program).args(["-fp", "-E", "discard", &image]));
+    assert_eq!(code, 0, "{said}");
+    assert!(allocated() + 2048 <= before, "{} of {before} sectors", allocated());
+    judges::check(&image);
+    judges::same("names", &names, &judges::timeless(&judges::manifest(&image, &[])));
+    // The bytes of the boot loader stay.
+    assert_eq!(fs::read(&image).expect("image")[..1024], with_noise[..1024]);
 }
 
 #[test]

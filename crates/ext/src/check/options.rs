@@ -29,6 +29,9 @@ pub struct CheckOptions {
     /// Repairs only: directories with several blocks are written again, sorted and without gaps,
     /// once the volume is sound.
     pub optimizes_directories: bool,
+    /// Repairs only: the device is told that it need not keep the contents of free blocks, once the
+    /// volume is sound.
+    pub discards_free: bool,
     /// Follows the progress.
     pub watch: Option<Arc<dyn Watch>>,
 }

@@ -42,10 +42,10 @@ pub(crate) struct E2fsckArgs {
     pub(super) force: bool,
     /// Print more
     #[arg(short = 'v')]
-    pub(super) verbose: bool,
+    pub(crate) verbose: bool,
     /// Print the time that the check took
     #[arg(short = 't', action = ArgAction::Count)]
-    pub(super) timed: u8,
+    pub(crate) timed: u8,
     /// Save blocks in a new file before they are overwritten; e2undo puts them back
     #[arg(short = 'z', value_name = "UNDO_FILE")]
     undo: Option<OsString>,
@@ -124,12 +124,19 @@ impl E2fsckArgs {
         if self.optimize && extended.is_fixes_only {
             return Err(unsupported("-D", "contradicts -E fixes_only"));
         }
+        if extended.discards && mode == Mode::Check {
+            return Err(unsupported("-E discard", "nothing is discarded without -p or -y"));
+        }
+        if extended.discards && self.undo.is_some() {
+            return Err(unsupported("-E discard", "an undo file (-z) does not save free blocks"));
+        }
         let block = self.superblock.map(BlockNo::new);
         Ok(Request {
             mode,
             options: CheckOptions {
                 start: Start { block, block_size: self.block_size },
                 optimizes_directories: self.optimize,
+                discards_free: extended.discards,
                 watch: progress::watch(self.progress, || name(image, place))?,
             },
             is_forced: self.force,

@@ -8,13 +8,14 @@ use crate::failure::Failure;
 pub(super) struct Extended {
     /// Replay the journal, and do nothing else.
     pub(super) is_journal_only: bool,
+    /// Discard free blocks.
+    pub(super) discards: bool,
     /// Make repairs only.
     pub(super) is_fixes_only: bool,
 }
 
 /// Options that ask for work that is not done, with the work.
-const UNSUPPORTED: [(&str, &str); 6] = [
-    ("discard", "free blocks are not discarded"),
+const UNSUPPORTED: [(&str, &str); 5] = [
     ("optimize_extents", "sound extent trees are not made smaller"),
     ("bmap2extent", "files are not converted to extents"),
     ("fragcheck", "fragments are not listed"),
@@ -23,8 +24,8 @@ const UNSUPPORTED: [(&str, &str); 6] = [
 ];
 
 /// Options that say what is done in any case, or that only e2fsck's use of memory depends on.
-const ACCEPTED: [&str; 4] =
-    ["nodiscard", "no_optimize_extents", "inode_count_fullmap", "no_inode_count_fullmap"];
+const ACCEPTED: [&str; 3] =
+    ["no_optimize_extents", "inode_count_fullmap", "no_inode_count_fullmap"];
 
 impl Extended {
     /// The options of a list whose items are separated.
@@ -34,6 +35,8 @@ impl Extended {
             let invalid = || Failure::usage(format!("-E {word}: invalid option or value"));
             match word.split_once('=') {
                 None if word == "journal_only" => extended.is_journal_only = true,
+                None if word == "discard" => extended.discards = true,
+                None if word == "nodiscard" => extended.discards = false,
                 None if word == "fixes_only" => extended.is_fixes_only = true,
                 None if ACCEPTED.contains(&word.as_str()) => {}
                 None => {

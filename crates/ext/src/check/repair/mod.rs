@@ -8,6 +8,7 @@
 //! The superblock marks the volume as not clean from the first write to the last.
 
 mod attributes;
+mod discard;
 mod entries;
 mod folder;
 mod groups;
@@ -185,7 +186,12 @@ impl Repair {
                 Round::Clean if self.options.optimizes_directories && !is_optimized => {
                     self.optimize(&checker)?;
                 }
-                Round::Clean => return Ok(self.end(rounds, &[])),
+                Round::Clean => {
+                    if self.options.discards_free {
+                        discard::discard_free(&checker, self.disk.device().as_ref())?;
+                    }
+                    return Ok(self.end(rounds, &[]));
+                }
                 Round::Stuck => return Ok(self.end(rounds, &left)),
             }
         }
