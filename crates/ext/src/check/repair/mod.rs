@@ -243,6 +243,7 @@ impl Repair {
     /// Writes the directories of a sound volume that have several blocks again, sorted and without
     /// gaps. The rounds that follow free their old blocks. `lost+found` keeps its spare blocks.
     fn optimize(&mut self, checker: &Checker) -> Result<(), FsError> {
+        check_writable(checker)?;
         superblock::mark_unclean(&mut self.disk)?;
         (self.marked, self.is_optimized) = (true, true);
         let space = Space::new(checker.used.clone());
