@@ -50,7 +50,8 @@ pub(crate) fn reflink(word: &str) -> Result<Reflink, Error> {
 /// Of several, each is laid over those before it. The same source gives the same bytes.
 ///
 /// The file appears when it is complete. `progress(done, total)` is called with bytes; an exception
-/// in it, and KeyboardInterrupt, stop the work. The parameters are the options of `seekless build`.
+/// in it, and KeyboardInterrupt, stop the work. The last call follows the completion. The parameters
+/// are the options of `seekless build`.
 #[pyfunction]
 #[pyo3(signature = (
     source, output, *, format="ext4", size=None, free=0, label="", uuid=None, block_size=None,

@@ -13,7 +13,8 @@ use seekless::{Optimize, Stop};
 /// is the same file system, with the same UUID, label, features and contents.
 ///
 /// The file appears when it is complete. `progress(done, total)` is called with bytes; an exception
-/// in it, and KeyboardInterrupt, stop the work. The parameters are the options of `seekless optimize`.
+/// in it, and KeyboardInterrupt, stop the work. The last call follows the completion. The parameters
+/// are the options of `seekless optimize`.
 #[pyfunction]
 #[pyo3(signature = (
     image, output, *, trace, partition=None, chunk=524_288, storage="disk", like=Paths::default(),
