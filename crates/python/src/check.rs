@@ -89,6 +89,8 @@ pub(crate) struct Finding {
     message: String,
     /// Where.
     place: Place,
+    /// The value of the field that its repair sets, before and after, if it sets one number.
+    values: Option<(u64, u64)>,
     /// Whether it was repaired.
     repaired: bool,
 }
@@ -103,6 +105,7 @@ impl From<seekless::Finding> for Finding {
             },
             message: found.message,
             place: found.place.into(),
+            values: found.values.map(|values| (values.old, values.new)),
             repaired: found.repaired,
         }
     }

@@ -104,6 +104,8 @@ def test_checks_and_repairs(path: Path, tmp_path: Path) -> None:
         assert finding.class_ in ("expected", "unexpected")
         assert finding.place.structure
     assert checked.to_dict()["findings"][0]["code"] == checked.findings[0].code
+    [(old, new)] = [finding.values for finding in checked.findings if finding.values]
+    assert old == new ^ 1
     assert judge("e2fsck", "-fn", other).returncode != 0
     repaired = sk.check(other, repair=True)
     assert repaired.outcome == "corrected"

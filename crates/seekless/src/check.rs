@@ -112,8 +112,20 @@ pub struct Finding {
     pub message: String,
     /// Where.
     pub place: Place,
+    /// The value of the field that its repair sets, if it sets one number.
+    pub values: Option<Values>,
     /// Whether it was repaired.
     pub repaired: bool,
+}
+
+/// The value of a field before and after its repair.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Values {
+    /// As it was found.
+    pub old: u64,
+    /// As the repair sets it.
+    pub new: u64,
 }
 
 /// The state of an image after a check.
@@ -246,6 +258,7 @@ impl From<&Found> for Finding {
             },
             message: found.what.clone(),
             place: Place::from(&found.location),
+            values: found.values.map(|check::Values { old, new }| Values { old, new }),
             repaired: found.repaired,
         }
     }

@@ -143,6 +143,8 @@ fn damage_is_found_and_repaired() {
     let found = Check::of(&path).run().expect("check");
     assert_eq!(found.outcome, Outcome::Left);
     assert!(!found.findings.is_empty() && found.findings.iter().all(|it| !it.repaired));
+    let count = found.findings.iter().find_map(|it| it.values).expect("a count");
+    assert_eq!(count.old, count.new ^ 1);
     assert_eq!(fs::read(&path).expect("image"), bytes, "a check writes nothing");
     let repaired = Check::of(&path).repair().expect("repair");
     assert_eq!(repaired.outcome, Outcome::Corrected);
