@@ -99,6 +99,7 @@ const BEFORE: &[(&str, &str)] = &[
     ("-o fast.qcow2", "rm -f fast.qcow2"),
     ("-o aged.qcow2", "rm -f aged.qcow2"),
     ("-o part1", "rm -r part1"),
+    ("-o states1", "rm states1"),
     ("seekless optimize before.img", "rm after.img"),
 ];
 
@@ -141,6 +142,8 @@ for n in 1 2 3 4; do seekless lab run small.toml --only first --shard $n/4 -o pa
 seekless lab merge part1 part2 part3 part4 -o all > done; cp -r all merged
 printf '%s\n' 'create a' 'begin' 'write a 0 5000' 'fsync a' > script.txt
 seekless crash run --workload create --discipline softdep --format ufs2 --sample 5 --log-out log.img > done
+for n in 1 2 3 4; do seekless crash run --workload create --discipline softdep --format ufs2 \
+    --shard $n/4 -o states$n > done; done
 "#;
 
 /// The examples at the end of a help text.

@@ -18,7 +18,7 @@
 //! as zeros and never copied, like `BLK_NOCOPY`.
 
 use super::{Listed, options_at, path_of, paths};
-use crate::check::{problems, refuse_damage};
+use crate::check::{check, problems};
 use crate::image::FfsImage;
 use crate::inode::Inode;
 use crate::ondisk::SNAPSHOT;
@@ -30,7 +30,7 @@ use crate::superblock_edit::SuperblockMut;
 use crate::volume::Volume;
 use seekless_cache::{Config, Discipline};
 use seekless_device::{BlockDevice, DeviceError, Overlay, VirtualClock};
-use seekless_fs::check::Problem;
+use seekless_fs::check::{Class, Finding, Problem};
 use seekless_fs::field::wide;
 use seekless_fs::format::OpenOptions;
 use seekless_fs::inspect::resolve;
@@ -116,8 +116,14 @@ fn remove(
     now: Timestamp,
 ) -> Result<u64, FsError> {
     let image = FfsImage::open(device.clone(), OpenOptions::default())?;
-    let Removal { doomed, kept } = removal(&image, names)?;
-    refuse_damage(device.clone(), HARMLESS)?;
+    let report = check(device.clone())?;
+    let is_left = |finding: &&Finding| {
+        finding.is(problems::INODE_SNAPSHOT) && finding.class == Class::Expected
+    };
+    let left = report.findings.iter().filter(is_left);
+    let left = left.filter_map(|finding| finding.location.ino).collect();
+    let Removal { doomed, kept } = removal(&image, names, &left)?;
+    report.refuse(|finding| HARMLESS.iter().any(|problem| finding.is(problem)))?;
     release(device.clone(), image.volume(), &doomed, &kept)?;
     unlink(device, &doomed, &kept, now)?;
     Ok(wide(doomed.len()))
@@ -188,11 +194,16 @@ fn unlisted(volume: &Volume) -> Result<BTreeSet<Ino>, FsError> {
     Ok(found)
 }
 
-/// The snapshots of these names, or all, and files whose removal was cut off.
-fn removal(image: &FfsImage, names: Option<&[Vec<u8>]>) -> Result<Removal, FsError> {
+/// The snapshots of these names, or all. `left` are those that are not listed, since their removal was
+/// cut off.
+fn removal(
+    image: &FfsImage,
+    names: Option<&[Vec<u8>]>,
+    left: &BTreeSet<Ino>,
+) -> Result<Removal, FsError> {
     let volume = image.volume();
     let mut listed = BTreeMap::new();
-    for ino in volume.sb.tuning.snapshots().chain(unlisted(volume)?) {
+    for ino in volume.sb.tuning.snapshots().chain(left.iter().copied()) {
         if let (Listed::Snapshot | Listed::Former, Some(inode)) = Listed::of(volume, ino)? {
             listed.insert(ino, inode);
         }

@@ -18,8 +18,8 @@ use std::process::ExitCode;
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  seekless crash merge part1 part2 part3 part4
-  seekless crash merge --partial part1 part2
+  seekless crash merge states1 states2 states3 states4
+  seekless crash merge --partial states1 states2
 
 The files are those of `crash run --shard I/N -o FILE`. The result is that of the
 campaign without --shard. Missing and incomplete parts and parts that are there twice

@@ -33,7 +33,7 @@ const LARGEST_SCRIPT: u64 = 4 << 20;
 Examples:
   seekless crash run --workload create --discipline softdep --format ufs2 --exhaustive
   seekless crash run --workload pairs --discipline sync --format ufs1 --sample 200
-  seekless crash run --workload all --discipline softdep --format ufs2 --shard 1/4 -o part1
+  seekless crash run --workload all --discipline softdep --format ufs2 --shard 1/4 -o states1
   seekless crash run --workload random:8 --sequences 1000 --discipline softdep --format ufs1
   seekless crash run --workload script.txt --discipline normal --format ufs2 --json
   seekless crash run --workload all --discipline softdep --format ext2 --blocks ext2-next=8
