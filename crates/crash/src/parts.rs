@@ -2,7 +2,7 @@
 
 use crate::campaign::UnitResult;
 use crate::resume::{StateError, StatePart};
-use std::collections::BTreeMap;
+use std::collections::btree_map::{BTreeMap, Entry};
 use std::fmt;
 use std::path::PathBuf;
 
@@ -71,11 +71,15 @@ pub fn merge(parts: Vec<StatePart>) -> Result<Merged, StateError> {
             let workloads = (part.results.len(), part.workloads);
             merged.gaps.push(Gap::CutShort { path: part.path.clone(), workloads });
         }
-        match known.get(&number) {
-            Some(before) => {
-                merged.gaps.push(Gap::Twice(before.path.clone(), part.path.clone()));
+        match known.entry(number) {
+            Entry::Occupied(mut before) => {
+                let paths = (before.get().path.clone(), part.path.clone());
+                merged.gaps.push(Gap::Twice(paths.0, paths.1));
+                if before.get().results.len() < part.results.len() {
+                    before.insert(part);
+                }
             }
-            None => drop(known.insert(number, part)),
+            Entry::Vacant(place) => drop(place.insert(part)),
         }
     }
     let missing = (1..=of).filter(|number| !known.contains_key(number));

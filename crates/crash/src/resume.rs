@@ -10,6 +10,9 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+/// Most parts of a campaign.
+pub const MOST_PARTS: u32 = 100_000;
+
 /// Most bytes of such a file that are read.
 const LARGEST: u64 = 256 << 20;
 
@@ -102,6 +105,10 @@ impl StatePart {
         let Some(part) = head.part else {
             return Err(StateError::NoPart { path: path.to_path_buf() });
         };
+        let (number, of) = part.shard;
+        if !(1..=of.min(MOST_PARTS)).contains(&number) || of > MOST_PARTS {
+            return Err(damaged(path, 1));
+        }
         Ok(Self {
             path: path.to_path_buf(),
             campaign: format!("{}; version {}", part.campaign, part.version),

@@ -16,7 +16,7 @@ use policies::PolicyArgs;
 use seekless_cache::Discipline;
 use seekless_crash::campaign::CampaignError;
 use seekless_crash::driver::RunError;
-use seekless_crash::resume::StateError;
+use seekless_crash::resume::{MOST_PARTS, StateError};
 use seekless_fs::FsError;
 use std::process::ExitCode;
 use target::FormatTarget;
@@ -76,7 +76,8 @@ fn shard(text: &str) -> Result<(u32, u32), String> {
     let (part, parts) = text.split_once('/').ok_or_else(wrong)?;
     let number = |text: &str| text.parse::<u32>().map_err(|_| wrong());
     let (part, parts) = (number(part)?, number(parts)?);
-    if (1..=parts).contains(&part) { Ok((part, parts)) } else { Err(wrong()) }
+    let is_valid = (1..=parts).contains(&part) && parts <= MOST_PARTS;
+    if is_valid { Ok((part, parts)) } else { Err(wrong()) }
 }
 
 impl From<CampaignError> for Failure {
