@@ -2,7 +2,7 @@
 
 use crate::records::{repr, to_dict};
 use crate::{errors, paths, work};
-use pyo3::exceptions::PyOverflowError;
+use pyo3::exceptions::{PyMemoryError, PyOverflowError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use seekless::{Kind, Time};
@@ -228,8 +228,11 @@ impl File {
         let left = self.0.metadata().len.saturating_sub(offset);
         let size = usize::try_from(size.min(left));
         let size = size.map_err(|_| PyOverflowError::new_err("too many bytes for memory"))?;
+        let mut part = Vec::new();
+        let reserved = part.try_reserve_exact(size);
+        reserved.map_err(|_| PyMemoryError::new_err(format!("{size} bytes")))?;
         let part = work::detached(py, || {
-            let mut part = vec![0; size];
+            part.resize(size, 0);
             let len = self.0.read_at(offset, &mut part)?;
             part.truncate(len);
             Ok(part)

@@ -115,6 +115,19 @@ def test_checks_and_repairs(path: Path, tmp_path: Path) -> None:
         sk.check(other, preen=True, repair=True)
 
 
+def test_a_length_is_not_believed(path: Path, tmp_path: Path) -> None:
+    other = tmp_path / "x.img"
+    other.write_bytes(path.read_bytes())
+    judge("debugfs", "-w", "-R", "sif /etc/passwd size 0xf0000000000", other)
+    image = sk.open(other)
+    with pytest.raises(sk.UnsupportedError):
+        image.read("/etc/passwd")
+    with pytest.raises(MemoryError), image.open("/etc/passwd") as file:
+        file.read()
+    with image.open("/etc/passwd") as file:
+        assert file.read(4) == b"root"
+
+
 def test_snapshots_and_growth(tree: Path, tmp_path: Path) -> None:
     path = tmp_path / "x.ufs"
     sk.build(tree, path, format="ufs2", size=32 << 20)

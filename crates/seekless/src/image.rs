@@ -340,10 +340,16 @@ impl Image {
     }
 
     pub(crate) fn contents(&self, ino: Ino) -> Result<Vec<u8>, FsError> {
-        if self.inner.attr(ino)?.kind == FileKind::Symlink {
+        let attr = self.inner.attr(ino)?;
+        if attr.kind == FileKind::Symlink {
             return self.inner.read_link(ino);
         }
         let mut contents = Vec::new();
+        // A length in an inode may be anything.
+        let size = usize::try_from(attr.size).unwrap_or(usize::MAX);
+        contents.try_reserve_exact(size).map_err(|_| {
+            FsError::Unsupported(format!("a file of {size} bytes in memory, read whole"))
+        })?;
         let mut piece = vec![0; PIECE];
         loop {
             let len = self.inner.read(ino, ByteLen::new(contents.len() as u64), &mut piece)?;
