@@ -114,6 +114,10 @@ fn save_in(
     let size = seekless_ext::block_size(device.clone(), request.options.start).map_err(about)?;
     let file = File::options().read(true).write(true).create_new(true).open(path);
     let file = file.map_err(|error| Error::io(path.display(), &error))?;
+    // Its name is to be found after a crash, too.
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let synced = File::open(dir).and_then(|dir| dir.sync_all());
+    synced.map_err(|error| Error::io(dir.display(), &error))?;
     let undo = UndoDevice::new(device.clone(), file, size);
     undo.map(Arc::new).map_err(|error| Error::from(error).about(path.display()))
 }
@@ -164,7 +168,9 @@ fn begin(
     let now = request.now.unwrap_or_default();
     let damaged = |error: &FsError| Some(Due::Damaged(error.to_string()));
     let state = match seekless_ext::state(device, now) {
-        Err(error @ FsError::Corrupt { .. }) => return Ok(damaged(&error)),
+        Err(error @ FsError::Corrupt { .. }) if !request.is_journal_only => {
+            return Ok(damaged(&error));
+        }
         state => state?,
     };
     if !state.is_pending || request.mode == Mode::Check {

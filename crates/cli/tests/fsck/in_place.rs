@@ -37,6 +37,7 @@ fn e2fsck_and_the_binary_in_its_place_agree() {
         make("links", &["ssv state 0", "sif /file links_count 7"]),
         make("damaged", &["ssv state 0", "sif /file mode 0"]),
     ];
+    let newer = make("newer", &["jo", &write, "jc", "feature FEATURE_R30"]);
     let options: [&[&str]; 8] =
         [&["-p"], &["-a", "-f"], &["-y"], &["-fy"], &["-n"], &["-fn"], &["-p", "-y"], &[]];
     let mut cases: Vec<(&String, &[&str])> = Vec::new();
@@ -50,6 +51,12 @@ fn e2fsck_and_the_binary_in_its_place_agree() {
         (&wiped, &["-fn", "-b", "8193", "-B", "1024"]),
         (&wiped, &["-fy", "-b", "8192", "-B", "1024"]),
         (&wiped, &["-y"]),
+        (&wiped, &["-p", "-E", "journal_only"]),
+        (&newer, &["-p"]),
+        (&newer, &["-y"]),
+        (&newer, &["-fy"]),
+        (&images[8], &["-p", "-b", "8193"]),
+        (&images[8], &["-fy", "-b", "8193"]),
         (&sound, &["-fy", "-b", "8193"]),
     ]);
     let (ours, theirs) = (scratch.join("ours"), scratch.join("theirs"));
@@ -79,6 +86,52 @@ fn e2fsck_and_the_binary_in_its_place_agree() {
             // A journal is replayed before -p stops.
             assert!(!is_written, "written: {what}");
         }
+    }
+}
+
+/// A copy of the superblock does not say that the journal waits, which is replayed all the same.
+#[test]
+fn a_journal_is_replayed_where_a_copy_of_the_superblock_counts() {
+    if !judges::ready("e2fsck") || !judges::ready("debugfs") {
+        return;
+    }
+    let scratch = Scratch::new("fsck-copy-and-journal");
+    let block = scratch.join("block");
+    fs::write(&block, [9; 1024]).expect("block");
+    let write = format!("jw -b 9000 {block}");
+    let pending = changed(&scratch, &image(&scratch), "pending", &["jo", &write, "jc"]);
+    let copy = scratch.join("copy");
+    for program in [linked(&scratch, "fsck.ext4"), "e2fsck".into()] {
+        for options in ["-p", "-fy"] {
+            fs::copy(&pending, &copy).expect("copy");
+            let (code, said) =
+                answer(Command::new(&program).args([options, "-b", "8193", copy.as_str()]));
+            assert_eq!(code, 1, "{program:?} {options}: {said}");
+            let bytes = fs::read(&copy).expect("image");
+            assert!(bytes[9000 << 10..9001 << 10] == [9; 1024], "{program:?} {options}: {said}");
+        }
+    }
+}
+
+/// Another host may have mounted the volume.
+#[test]
+fn a_journal_under_multiple_mount_protection_stays() {
+    if !judges::ready("mke2fs") || !judges::ready("debugfs") {
+        return;
+    }
+    let scratch = Scratch::new("fsck-mmp");
+    let (block, image) = (scratch.join("block"), scratch.join("image"));
+    fs::write(&block, [9; 1024]).expect("block");
+    run("mke2fs", &["-q", "-F", "-t", "ext4", "-b", "1024", "-O", "mmp", &image, "16M"]);
+    let write = format!("jw -b 9000 {block}");
+    let pending = changed(&scratch, &image, "pending", &["jo", &write, "jc"]);
+    let before = fs::read(&pending).expect("image");
+    let program = linked(&scratch, "fsck.ext4");
+    for options in [&["-p"][..], &["-y"], &["-fy"], &["-p", "-E", "journal_only"]] {
+        let output = Command::new(&program).args(options).arg(&pending).output().expect("run");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(8) && said.contains("mmp"), "{options:?}: {said}");
+        assert!(before == fs::read(&pending).expect("image"), "{options:?}: written");
     }
 }
 

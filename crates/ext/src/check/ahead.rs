@@ -1,10 +1,11 @@
 //! Work of a pass that needs only the volume, done ahead on another thread.
 
 use std::sync::mpsc::sync_channel;
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 /// Results that wait for the pass.
-const QUEUED: usize = 2;
+const QUEUED: usize = 1;
 
 /// Calls `consume` with each item in order, while the next ones are produced on another thread. Where
 /// there is none to be had, both take turns on this one.
@@ -15,13 +16,18 @@ pub(super) fn ahead<T: Send, E>(
     items: impl Iterator<Item = T> + Send,
     mut consume: impl FnMut(T) -> Result<(), E>,
 ) -> Result<(), E> {
-    if thread::available_parallelism().map_or(1, usize::from) == 1 {
-        return items.into_iter().try_for_each(consume);
-    }
+    // Taken by the thread, if there is one.
+    let items = Mutex::new(Some(items));
+    let take = || items.lock().unwrap_or_else(PoisonError::into_inner).take();
     thread::scope(|scope| {
         let (send, receive) = sync_channel(QUEUED);
         // The pass may have ended with an error.
-        scope.spawn(move || items.into_iter().try_for_each(|item| send.send(item)).ok());
+        let produce =
+            move || take().into_iter().flatten().try_for_each(|item| send.send(item)).ok();
+        let is_alone = thread::available_parallelism().map_or(1, usize::from) == 1;
+        if is_alone || thread::Builder::new().spawn_scoped(scope, produce).is_err() {
+            return take().into_iter().flatten().try_for_each(&mut consume);
+        }
         receive.into_iter().try_for_each(&mut consume)
     })
 }

@@ -1,6 +1,8 @@
 //! Whether a volume is to be checked in full, as e2fsck decides it (`check_if_skip`), and the marks
 //! of a check in the superblock.
 
+use super::features;
+use crate::features::Features;
 use crate::journal;
 use crate::ondisk::{STATE_ERRORS, STATE_VALID, compat, incompat};
 use crate::superblock::{Super, read_primary, write_primary};
@@ -77,6 +79,7 @@ pub struct VolumeState {
 /// that is not read, [`FsError::Device`].
 pub fn state(device: &Arc<dyn BlockDevice>, now: Timestamp) -> Result<VolumeState, FsError> {
     let volume = Volume::open(device.clone(), false)?;
+    refuse_unsupported(&volume)?;
     let sb = &volume.sb;
     let (free_blocks, free_inodes) = volume.bitmaps().free_totals();
     let label = &sb.raw.s_volume_name;
@@ -95,6 +98,16 @@ pub fn state(device: &Arc<dyn BlockDevice>, now: Timestamp) -> Result<VolumeStat
     })
 }
 
+/// Refuses a volume with features for which e2fsck refuses it, unless a check may clear them.
+fn refuse_unsupported(volume: &Volume) -> Result<(), FsError> {
+    let cleared = features::contradicted(volume).map_or(Features::NONE, |(cleared, _)| cleared);
+    let names = features::unsupported(&volume.sb.raw).without(cleared).names();
+    if names.is_empty() {
+        return Ok(());
+    }
+    Err(FsError::Unsupported(format!("a volume with the feature {}", names.join(", "))))
+}
+
 fn due(volume: &Volume, now: Timestamp) -> Result<Option<Due>, FsError> {
     let raw = &volume.sb.raw;
     let state = raw.s_state.get();
@@ -103,6 +116,10 @@ fn due(volume: &Volume, now: Timestamp) -> Result<Option<Due>, FsError> {
     }
     if state & STATE_VALID == 0 {
         return Ok(Some(Due::NotClean));
+    }
+    if let Some((features, block)) = features::contradicted(volume) {
+        let names = features.names().join(", ");
+        return Ok(Some(Due::Damaged(format!("the copy in block {block} lacks {names}"))));
     }
     match damage(volume) {
         Ok(None) => {}
@@ -152,8 +169,16 @@ fn last_check(sb: &Super) -> i64 {
 /// Writes the transactions of a journal home; whether there were any to look for.
 ///
 /// # Errors
-/// [`FsError::Corrupt`] if the superblock or the journal is not sound; as [`state`].
+/// [`FsError::Corrupt`] if the superblock or the journal is not sound; [`FsError::Unsupported`] also
+/// for a volume that another host may have mounted, which only its protection tells; as [`state`].
 pub fn replay(device: &Arc<dyn BlockDevice>) -> Result<bool, FsError> {
+    let volume = Volume::open(device.clone(), false)?;
+    refuse_unsupported(&volume)?;
+    if volume.sb.has_incompat(incompat::MMP) {
+        let what = "replaying the journal of a volume with the feature mmp";
+        return Err(FsError::Unsupported(what.into()));
+    }
+    drop(volume);
     crate::relayout::recover(device)
 }
 

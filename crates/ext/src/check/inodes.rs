@@ -67,8 +67,8 @@ pub(super) struct Claims {
     is_cut: bool,
 }
 
-/// Inodes that are read at once.
-const READ_AHEAD: u32 = 1024;
+/// Bytes of inodes that are read at once.
+const READ_AHEAD: u32 = 1 << 18;
 
 /// An inode of a table.
 struct ReadInode {
@@ -92,6 +92,7 @@ impl<'a> InodePass<'a> {
 impl InodePass<'_> {
     pub(super) fn inodes(&mut self) -> Result<(), FsError> {
         let groups = self.checker.sb().groups;
+        let at_once = (READ_AHEAD / u32::from(self.checker.sb().inode_size)).max(1);
         let mut runs = Vec::new();
         for number in (0..groups).map(GroupNo::new) {
             if self.checker.lost_groups.contains(&number) {
@@ -100,8 +101,8 @@ impl InodePass<'_> {
             let first = number.get() * self.checker.sb().inodes_per_group + 1;
             let group = self.checker.volume.descriptors().read(number)?;
             let used = self.checker.used_slots(&group);
-            let starts = (0..used).step_by(index(READ_AHEAD));
-            runs.extend(starts.map(|at| (Ino::new(first + at), READ_AHEAD.min(used - at))));
+            let starts = (0..used).step_by(index(at_once));
+            runs.extend(starts.map(|at| (Ino::new(first + at), at_once.min(used - at))));
         }
         let (volume, strict) = (self.checker.volume.clone(), self.checker.strict.clone());
         let compared = move |(ino, read): (Ino, Result<Inode, FsError>)| ReadInode {

@@ -2,7 +2,7 @@
 
 use super::fix::Spot;
 use seekless_fs::FileKind;
-use seekless_fs::field::index;
+use seekless_fs::field::{index, low32};
 use seekless_units::Ino;
 use std::collections::HashMap;
 
@@ -89,11 +89,12 @@ impl CheckedInodes {
 
     /// All inodes, by number.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Ino, &CheckedInode)> {
-        let numbered = (0u32..).step_by(PAGE).zip(&self.pages);
+        let numbered = (0u64..).step_by(PAGE).zip(&self.pages);
         numbered
             .filter_map(|(first, page)| Some((first, page.as_ref()?)))
-            .flat_map(|(first, page)| (first..).map(Ino::new).zip(page.iter()))
-            .filter_map(|(ino, inode)| Some((ino, inode.as_ref()?)))
+            .flat_map(|(first, page)| (first..).zip(page.iter()))
+            .filter_map(|(number, inode)| Some((number, inode.as_ref()?)))
+            .map(|(number, inode)| (Ino::new(low32(number)), inode))
     }
 
     /// The place of a directory, as far as it was found.

@@ -117,7 +117,10 @@ pub(super) fn run(args: &Dosfsck) -> Result<u8, Failure> {
     }
     drop(looked);
     if args.list {
-        ls::list_all(device)?;
+        // Damage ends the list, and is found by the check.
+        if let Err(failure) = ls::list_all(device) {
+            failure.report(false);
+        }
     }
     let lost = args.salvage.then(|| Argument::new("lost", Some("keep")));
     let examined = examine(device, &place, mode, lost.as_slice())?;

@@ -2,6 +2,7 @@
 
 use crate::check::checker::Checker;
 use crate::check::features;
+use crate::check::fix::Fix;
 use crate::encode::sums::seal_superblock;
 use crate::ondisk::{
     CHECKSUM_CRC32C, IBlock, INODE_CORE_SIZE, INODE_EXTRA_SIZE, STATE_ERRORS, STATE_VALID,
@@ -41,6 +42,10 @@ pub(super) fn put(checker: &Checker, disk: &mut Patches) -> Result<(), FsError> 
         raw.s_feature_compat = (raw.s_feature_compat.get() | more).into();
         let more = old.s_feature_ro_compat.get() & LATER_RO_COMPAT;
         raw.s_feature_ro_compat = (raw.s_feature_ro_compat.get() | more).into();
+        // Only the primary one says that the journal waits, which is replayed next.
+        if checker.fixes.all().any(|fix| fix == Fix::Replay) {
+            raw.s_feature_incompat = (raw.s_feature_incompat.get() | incompat::RECOVER).into();
+        }
     } else {
         mend(checker, &mut raw);
     }
