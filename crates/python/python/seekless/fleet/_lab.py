@@ -1,0 +1,95 @@
+"""Experiments."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Optional, Union
+
+import fsspec
+from distributed import Client
+
+from .. import ExistsError
+from ._shards import Job, located, merge, named, options, run_shards
+from ._tasks import threads
+
+#: Runs take different times: with several shards for each thread, all threads have work longer.
+SHARDS_PER_THREAD = 4
+
+
+def lab(
+    experiment: Union[str, "os.PathLike[str]"],
+    client: Client,
+    *,
+    only: Union[str, Sequence[str]] = (),
+    seeds: Optional[int] = None,
+    repetitions: Optional[int] = None,
+    shards: Optional[int] = None,
+    output: Union[str, "os.PathLike[str]"],
+    program: str = "seekless",
+    retries: int = 2,
+) -> dict[str, Any]:
+    """Runs an experiment, as `seekless lab run EXPERIMENT -o OUTPUT` does, on the workers.
+
+    `experiment` is a built-in one, or the path of a file here, which is sent to the workers.
+    `only`, `seeds` and `repetitions` are options of the command. The runs are divided into `shards`
+    (default: four for each thread of the cluster); each is a task. Their results are merged here.
+
+    If `output` is a path, the results of the shards are sent here. If it is a URL of fsspec, the
+    workers write them below it, in `parts-*`; after a failure, the next call continues with those
+    that are complete.
+
+    `program` is the program `seekless`, here and on the workers. A task that fails is run `retries`
+    more times; one whose worker was killed is run again by Dask, whatever `retries` is. Returns the
+    results as `seekless lab merge --json` prints them. Raises `ShardError` if a shard fails.
+    """
+    program = located(program)
+    built_in = isinstance(experiment, str) and not set("/.") & set(experiment)
+    name, file = named(experiment, built_in)
+    cells = [only] if isinstance(only, str) else list(only)
+    chosen = ["--only", *cells] if cells else []
+    arguments = ["lab", "run", name, "--quiet", *options(jobs=1, seeds=seeds)]
+    arguments += [*options(repetitions=repetitions), *chosen]
+    job = Job(program, tuple(arguments), file)
+    count = shards or SHARDS_PER_THREAD * threads(client)
+    target = os.fspath(output)
+    with tempfile.TemporaryDirectory(prefix="seekless-fleet-") as temporary:
+        work = Path(temporary)
+        if "://" not in target:
+            found = run_shards(client, job, count, retries, None, work)
+            return _merged(program, found, Path(target))
+        shared = _Shared(target, f"parts-{job.digest()}")
+        found = run_shards(client, job, count, retries, shared.parts, work)
+        results = _merged(program, found, work / "merged")
+        shared.publish(work / "merged")
+        return results
+
+
+def _merged(program: str, parts: Sequence[Path], into: Path) -> dict[str, Any]:
+    command = [program, "lab", "merge", *map(str, parts), "-o", str(into), "--json"]
+    results: dict[str, Any] = json.loads(merge(command))
+    return results
+
+
+class _Shared:
+    """A directory of fsspec for the results of shards, and later the merged results."""
+
+    def __init__(self, url: str, parts: str) -> None:
+        self._fs, self._path = fsspec.url_to_fs(url.rstrip("/"))
+        self._parts = f"{self._path}/{parts}"
+        self.parts = f"{url.rstrip('/')}/{parts}"
+        there = self._fs.ls(self._path, detail=False) if self._fs.exists(self._path) else []
+        if any(not it.rstrip("/").rpartition("/")[2].startswith("parts-") for it in there):
+            raise ExistsError(f"{url}: has files already")
+
+    def publish(self, merged: Path) -> None:
+        """Writes the merged results, and removes those of the shards."""
+        for path in sorted(merged.rglob("*")):
+            if path.is_file():
+                there = f"{self._path}/{path.relative_to(merged)}"
+                self._fs.makedirs(there.rpartition("/")[0], exist_ok=True)
+                self._fs.put_file(str(path), there)
+        self._fs.rm(self._parts, recursive=True)

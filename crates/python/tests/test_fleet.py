@@ -1,0 +1,368 @@
+"""Work on a cluster gives what one process gives."""
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import threading
+import time
+import zipfile
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+import seekless as sk
+from conftest import numbers
+from test_docs import ROOT, examples
+
+distributed = pytest.importorskip("distributed", reason="dask.distributed is not installed")
+
+from seekless import _fleet_command, fleet
+
+CAMPAIGN: dict[str, Any] = {"discipline": "softdep", "format": "ufs2", "exhaustive": True}
+ASYNC: dict[str, Any] = {"discipline": "async", "format": "ufs1", "sample": 60, "seed": 3}
+
+
+@pytest.fixture(scope="module")
+def program() -> str:
+    """The program `seekless` that cargo has built."""
+    if "SEEKLESS_PROGRAM" not in os.environ:
+        pytest.skip("SEEKLESS_PROGRAM does not say where the program is")
+    return os.environ["SEEKLESS_PROGRAM"]
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A cluster of two processes on this machine."""
+    cluster = distributed.LocalCluster(
+        n_workers=2,
+        threads_per_worker=1,
+        processes=True,
+        dashboard_address=None,
+        local_directory=str(tmp_path_factory.mktemp("workers")),
+    )
+    with cluster, distributed.Client(cluster) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def small(program: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The experiment dirpref with a small tree."""
+    text = said(program, "lab", "show", "dirpref")
+    for old, new in [
+        ("directories = 6596, files = 13868", "directories = 130, files = 260"),
+        ("categories = 50", "categories = 5"),
+    ]:
+        assert old in text
+        text = text.replace(old, new)
+    path = tmp_path_factory.mktemp("experiment") / "small.toml"
+    path.write_text(text)
+    return path
+
+
+@pytest.fixture(scope="module")
+def whole(program: str, small: Path) -> dict[str, bytes]:
+    """What the experiment writes in one process."""
+    output = small.parent / "whole"
+    said(program, "lab", "run", str(small), "--only", "first", "-o", str(output))
+    return files(output)
+
+
+def said(*command: str) -> str:
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def files(directory: Path) -> dict[str, bytes]:
+    """The results in a directory, without the notes of what was asked for."""
+    found = {
+        str(path.relative_to(directory)): path.read_bytes()
+        for path in directory.rglob("*")
+        if path.is_file() and not path.name.startswith("selection-")
+    }
+    assert {"experiment.toml", "runs.csv", "runs.parquet", "cells.csv", "cells.json"} <= set(found)
+    assert sum(name.startswith("run-") for name in found) > 4
+    return found
+
+
+def wrapper(directory: Path, program: str, before: str) -> str:
+    """A program that does something before it becomes `program`; `$here` is its directory."""
+    path = directory / "wrapper"
+    path.write_text(f'#!/bin/sh\nhere={directory}\n{before}\nexec {program} "$@"\n')
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return str(path)
+
+
+def waits(condition: str) -> str:
+    """Shell: waits for a condition, at most ten seconds."""
+    return f"n=0; until {condition} || [ $n = 100 ]; do sleep 0.1; n=$((n + 1)); done"
+
+
+def test_lab(client: Any, program: str, small: Path, whole: dict[str, bytes]) -> None:
+    output = small.parent / "merged"
+    result = fleet.lab(small, client, only="first", shards=3, output=output, program=program)
+    assert files(output) == whole
+    again = json.loads(said(program, "lab", "merge", str(output), "--json"))
+    assert result["cells"] == again["cells"]
+    # The parts are all there: the merged directory is a whole experiment.
+    assert len(list(output.glob("selection-*"))) == 3
+
+
+def test_lab_continues_in_a_shared_place(
+    client: Any, program: str, small: Path, whole: dict[str, bytes], tmp_path: Path
+) -> None:
+    shared = tmp_path / "shared"
+    fails = wrapper(
+        tmp_path,
+        program,
+        'echo "$*" >> $here/calls\n'
+        'case "$*" in *" 2/2 "*) if mkdir $here/once 2>/dev/null; then\n'
+        f'{waits("ls $here/shared/parts-*/1-of-2.tar >/dev/null 2>&1")}; exit 6; fi;; esac',
+    )
+    options: dict[str, Any] = {"only": ["first"], "shards": 2, "output": f"file://{shared}"}
+    with pytest.raises(fleet.ShardError, match="shard 2/2"):
+        fleet.lab(small, client, program=fails, retries=0, **options)
+    fleet.lab(small, client, program=fails, retries=0, **options)
+    assert files(shared) == whole
+    calls = [line for line in (tmp_path / "calls").read_text().splitlines() if "--shard" in line]
+    assert [line.count("--shard 1/2") for line in calls].count(1) == 1, "shard 1 is not repeated"
+    assert not list(shared.glob("parts-*"))
+    with pytest.raises(sk.ExistsError):
+        fleet.lab(small, client, program=program, **options)
+
+
+@pytest.mark.parametrize("workload, options", [("create,mkdir", CAMPAIGN), ("unlink", ASYNC)])
+def test_crash(
+    client: Any, program: str, tmp_path: Path, workload: str, options: dict[str, Any]
+) -> None:
+    found = fleet.crash(workload, client, shards=3, program=program, **options)
+    assert found == undivided(program, tmp_path, workload, options)
+    assert found["holds"] == (options is CAMPAIGN) == (found["failing"] == 0)
+    assert found["states"] > 50 and len(found["workloads"]) == 1
+
+
+def undivided(program: str, directory: Path, workload: str, options: dict[str, Any]) -> Any:
+    command = [program, "crash", "run", "-w", workload, "-o", str(directory / "state")]
+    for name, value in options.items():
+        command += [f"--{name}"] if value is True else [f"--{name}", str(value)]
+    ran = subprocess.run([*command, "--json"], stdout=subprocess.PIPE)
+    merged = subprocess.run(
+        [program, "crash", "merge", str(directory / "state"), "--json"], stdout=subprocess.PIPE
+    )
+    one, same = json.loads(ran.stdout), json.loads(merged.stdout)
+    for name in ("holds", "states", "failing"):
+        assert one[name] == same[name]
+    return same
+
+
+def test_scripts_are_sent(client: Any, program: str, tmp_path: Path) -> None:
+    script = tmp_path / "script"
+    script.write_text("open a\nwrite 0 4K\nfsync\nrename a b\nsync\n")
+    found = fleet.crash(script, client, program=program, **CAMPAIGN)
+    assert found["holds"] and found["workloads"][0]["workload"] == "./script"
+
+
+def test_a_worker_is_killed(
+    client: Any, program: str, small: Path, whole: dict[str, bytes], tmp_path: Path
+) -> None:
+    workers = set(client.run(os.getpid).values())
+    kills = wrapper(
+        tmp_path,
+        program,
+        'case "$*" in *--shard*) if mkdir $here/once 2>/dev/null; then\n'
+        "echo $PPID > $here/killed; kill -KILL $PPID; exit 1; fi;; esac",
+    )
+    output = tmp_path / "merged"
+    fleet.lab(small, client, only="first", shards=3, output=output, program=kills, retries=0)
+    assert int((tmp_path / "killed").read_text()) in workers
+    assert files(output) == whole
+    client.wait_for_workers(2, timeout=30)
+
+
+def test_a_shard_that_fails_is_named(client: Any, program: str, tmp_path: Path) -> None:
+    fails = wrapper(
+        tmp_path,
+        program,
+        'case "$*" in *" 2/2 "*) echo x >> $here/tries\n'
+        f'{waits("ls $here/*.pid >/dev/null 2>&1")}; echo the disk is full >&2; exit 5;; esac\n'
+        "touch $here/$$.pid; exec sleep 60",
+    )
+    with pytest.raises(fleet.ShardError) as caught:
+        fleet.crash("create", client, shards=2, program=fails, retries=1, **CAMPAIGN)
+    error = caught.value
+    assert (error.shard, error.status, error.stderr) == ("2/2", 5, "the disk is full\n")
+    assert error.command[:3] == (fails, "crash", "run") and "2/2" in error.command
+    assert error.kind == "no-space"
+    for text in ("shard 2/2", "crash run", "the disk is full"):
+        assert text in str(error)
+    assert (tmp_path / "tries").read_text() == "x\nx\n"
+    # The other shard is cancelled.
+    until(lambda: not any(is_running(path) for path in tmp_path.glob("*.pid")))
+
+
+def test_a_program_that_refuses_or_is_missing(client: Any, program: str, tmp_path: Path) -> None:
+    with pytest.raises(fleet.ShardError, match="no such workload") as caught:
+        fleet.crash("nothing", client, shards=1, program=program, retries=0, **CAMPAIGN)
+    assert (caught.value.status, caught.value.kind) == (2, "usage")
+    missing = str(tmp_path / "missing")
+    with pytest.raises(fleet.ShardError, match="No such file"):
+        fleet.crash("create", client, shards=1, program=missing, retries=0, **CAMPAIGN)
+
+
+def test_an_interruption_ends_the_programs(client: Any, program: str, tmp_path: Path) -> None:
+    hangs = wrapper(tmp_path, program, "touch $here/$$.pid; exec sleep 60")
+
+    def interrupt() -> None:
+        until(lambda: len(list(tmp_path.glob("*.pid"))) == 2)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        fleet.crash("create", client, shards=4, program=hangs, **CAMPAIGN)
+    thread.join()
+    until(lambda: not any(is_running(path) for path in tmp_path.glob("*.pid")))
+    # The tasks that had not begun do not begin.
+    until(lambda: not any(client.processing().values()))
+    assert len(list(tmp_path.glob("*.pid"))) == 2
+
+
+def is_running(pid: Path) -> bool:
+    """Whether the process runs that made this file."""
+    return Path("/proc", pid.stem).exists()
+
+
+def until(condition: Any) -> None:
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Three images, the first two of which have most contents in common."""
+    work = tmp_path_factory.mktemp("images")
+    made = []
+    for number, seeds in enumerate([(1, 2, 3), (1, 2, 4), (5, 6, 7)]):
+        tree = work / f"tree{number}"
+        tree.mkdir()
+        for seed in seeds:
+            (tree / f"file{seed}").write_bytes(numbers(seed, 400_000))
+        made.append(work / f"{number}.img")
+        sk.build(tree, made[-1])
+    return made
+
+
+def test_score(client: Any, images: list[Path], tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    one, other = sk.Trace.of_paths(["/file1", "/missing"]), sk.Trace.of_paths(["/file7", "/file2"])
+    other.save(tmp_path / "other.trace")
+    archive = tmp_path / "images.zip"
+    with zipfile.ZipFile(archive, "w") as packed:
+        packed.write(images[2], "third.img")
+    given = [str(images[0]), f"file://{images[1]}", f"zip://third.img::file://{archive}"]
+    traces: dict[str, Any] = {"one": one, "other": tmp_path / "other.trace"}
+    table = fleet.score(given, traces, client, chunk=65_536)
+    before = copies(client)
+    assert fleet.score(given, traces, client, chunk=65_536) == table
+    # Each worker makes at most one copy of what is not a file of the host.
+    after = copies(client)
+    assert set(before) <= set(after) and 1 <= len(before) and len(after) <= 2
+    assert len({path.parent for path, _ in after}) == len(after)
+    table.validate(full=True)
+    loaded = [("one", one), ("other", other)]
+    cells = list(product(zip(given, images), loaded))
+    assert len(table) == len(cells) == 6
+    for row, ((image, path), (name, trace)) in zip(table.to_pylist(), cells):
+        single = sk.open(path).score(trace, chunk=65_536)
+        assert (row.pop("image"), row.pop("trace")) == (image, name)
+        assert row.pop("chunks") == single.chunks[65_536]
+        assert row.pop("chunks_floor") == single.chunks_floor[65_536]
+        assert row.pop("prefetch_chunks") == single.prefetch.chunks[65_536]
+        for field in ("requests", "seeks", "bytes"):
+            assert row.pop(f"prefetch_{field}") == getattr(single.prefetch, field)
+        assert len(row) == 11
+        assert row == {field: getattr(single, field) for field in row}
+    with pytest.raises(fleet.FleetError, match="nothing.img, one: "):
+        fleet.score("/nothing.img", {"one": one}, client, retries=0)
+
+
+def copies(client: Any) -> list[tuple[Path, int]]:
+    """The copies of images that workers have, with their inodes."""
+    workers = client.scheduler_info()["workers"].values()
+    places = [Path(worker["local_directory"]) for worker in workers]
+    found = [path for place in places for path in place.glob("seekless-images/*")]
+    return [(path, path.stat().st_ino) for path in found]
+
+
+def test_compare(client: Any, images: list[Path]) -> None:
+    pytest.importorskip("pyarrow")
+    table = fleet.compare(images, client, chunk=4096)
+    chunks = [contents(path, 4096) for path in images]
+    wanted: list[dict[str, Any]] = [
+        {
+            "image": str(images[one]),
+            "other": str(images[other]),
+            "chunks": len(chunks[one]),
+            "shared": len(chunks[one] & chunks[other]),
+        }
+        for one, other in product(range(3), range(3))
+    ]
+    assert table.to_pylist() == wanted
+    assert wanted[1]["shared"] > 190 > 50 > wanted[2]["shared"]
+
+
+def contents(path: Path, size: int) -> set[bytes]:
+    data = path.read_bytes()
+    return {data[at : at + size] for at in range(0, len(data), size)} - {bytes(size)}
+
+
+def test_command(
+    client: Any,
+    program: str,
+    images: list[Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    scheduler = ["--scheduler", client.scheduler.address]
+    campaign = ["crash", "create,mkdir", "-d", "softdep", "-f", "ufs2", "--exhaustive"]
+    assert _fleet_command.main([*scheduler, *campaign, "--program", program]) == 0
+    whole = undivided(program, tmp_path, "create,mkdir", CAMPAIGN)
+    assert json.loads(capsys.readouterr().out) == whole
+    trace = tmp_path / "a.trace"
+    sk.Trace.of_paths(["/file1"]).save(trace)
+    command = [*scheduler, "score", str(images[0]), "--trace", str(trace)]
+    assert _fleet_command.main(command) == 0
+    row = json.loads(capsys.readouterr().out)
+    assert row["seeks"] == sk.score(images[0], trace).seeks and row["trace"] == str(trace)
+    output = tmp_path / "shared.parquet"
+    command = [*scheduler, "compare", str(images[0]), "-o", str(output)]
+    assert _fleet_command.main(command) == 0 and output.stat().st_size > 100
+    wrong = [*scheduler, "lab", "nothing", "-o", str(tmp_path / "x"), "--shards", "1"]
+    assert _fleet_command.main([*wrong, "--program", program]) == 2
+    assert "shard 1/1" in capsys.readouterr().err
+
+
+def test_the_example_of_the_docs(
+    program: str,
+    small: Path,
+    images: list[Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "mine.toml").write_bytes(small.read_bytes())
+    for name, image in zip(("old.img", "new.img"), images):
+        (tmp_path / name).symlink_to(image)
+    sk.Trace.of_paths(["/file1"]).save(tmp_path / "boot.trace")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", os.fspath(Path(program).parent), prepend=os.pathsep)
+    page = ROOT / "docs/fleet.md"
+    (example,) = examples(page)
+    exec(compile(example, os.fspath(page), "exec"), {"__name__": "__main__"})
+    states, *tables = capsys.readouterr().out.splitlines()
+    assert states.endswith("True") and len(tables) == 2
+    assert (tmp_path / "results/cells.csv").exists()
