@@ -207,6 +207,8 @@ def test_a_program_that_refuses_or_is_missing(client: Any, program: str, tmp_pat
     with pytest.raises(fleet.ShardError, match="no such workload") as caught:
         fleet.crash("nothing", client, shards=1, program=program, retries=0, **CAMPAIGN)
     assert (caught.value.status, caught.value.kind) == (2, "usage")
+    with pytest.raises(sk.UsageError, match="at least one"):
+        fleet.crash("mkdir", client, shards=0, program=program, **CAMPAIGN)
     missing = str(tmp_path / "missing")
     with pytest.raises(fleet.ShardError, match="No such file"):
         fleet.crash("mkdir", client, shards=1, program=missing, retries=0, **CAMPAIGN)

@@ -12,7 +12,7 @@ from distributed import Client
 
 from ._errors import FleetError
 from ._shards import Job, located, merge, named, options, run_shards
-from ._tasks import threads
+from ._tasks import shard_count
 
 
 def crash(
@@ -58,7 +58,7 @@ def crash(
     # With 1, a state does not hold; the shard is complete.
     job = Job(program, tuple(arguments), file, accepted=(0, 1))
     with tempfile.TemporaryDirectory(prefix="seekless-fleet-") as temporary:
-        count = shards or threads(client)
+        count = shard_count(shards, client, 1)
         parts = run_shards(client, job, count, retries, None, Path(temporary))
         said = merge([program, "crash", "merge", "--json", *map(str, parts)], accepted=(0, 1))
     return _complete(json.loads(said))

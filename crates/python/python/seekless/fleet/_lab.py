@@ -14,7 +14,7 @@ from distributed import Client
 
 from .. import ExistsError
 from ._shards import Job, located, merge, named, options, run_shards
-from ._tasks import threads
+from ._tasks import shard_count
 
 #: Runs take different times: with several shards for each thread, all threads have work longer.
 SHARDS_PER_THREAD = 4
@@ -54,7 +54,7 @@ def lab(
     arguments = ["lab", "run", name, "--quiet", *options(jobs=1, seeds=seeds)]
     arguments += [*options(repetitions=repetitions), *chosen]
     job = Job(program, tuple(arguments), file)
-    count = shards or SHARDS_PER_THREAD * threads(client)
+    count = shard_count(shards, client, SHARDS_PER_THREAD)
     target = os.fspath(output)
     with tempfile.TemporaryDirectory(prefix="seekless-fleet-") as temporary:
         work = Path(temporary)

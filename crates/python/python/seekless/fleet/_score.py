@@ -54,6 +54,8 @@ def score(
     figures, `chunks` and `chunks_floor` of `chunk` bytes, those of the prefetch, and the missing
     paths. It needs pyarrow.
     """
+    import pyarrow as pa
+
     texts = {name: client.submit(_same, text) for name, text in _contents(traces).items()}
     pairs = [(image, trace) for image in names(images) for trace in texts]
     tasks = {
@@ -64,7 +66,7 @@ def score(
     }
     with running(client, tasks) as done:
         rows = {number: future.result() for number, future in done}
-    return _table([rows[number] for number in range(len(pairs))])
+    return pa.Table.from_pylist([rows[number] for number in range(len(pairs))], _schema())
 
 
 def _contents(traces: Traces) -> dict[str, bytes]:
@@ -116,16 +118,14 @@ def _row(found: Figures, chunk: int) -> dict[str, Any]:
     return row
 
 
-def _table(rows: list[dict[str, Any]]) -> pyarrow.Table:
+def _schema() -> pyarrow.Schema:
     import pyarrow as pa
 
     ahead = [f"prefetch_{name}" for name in ("requests", "seeks", "bytes", "chunks")]
-    schema = pa.schema(
+    return pa.schema(
         [(name, pa.string()) for name in ("image", "trace")]
-        + [(name, pa.uint64()) for name in _COUNTS]
-        + [(name, pa.uint64()) for name in ("chunks", "chunks_floor")]
+        + [(name, pa.uint64()) for name in [*_COUNTS, "chunks", "chunks_floor"]]
         + [(name, pa.float64()) for name in _RATIOS]
         + [(name, pa.uint64()) for name in ahead]
         + [("missing", pa.list_(pa.string()))]
     )
-    return pa.Table.from_pylist(rows, schema=schema)

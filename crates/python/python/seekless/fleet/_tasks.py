@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, Optional, TypeVar
 
 from distributed import Client, Future, as_completed, get_worker
 from distributed.worker import thread_state
@@ -14,12 +14,15 @@ from .. import UsageError
 T = TypeVar("T")
 
 
-def threads(client: Client) -> int:
-    """The number of tasks that the cluster runs at once."""
-    count = sum(client.nthreads().values())
-    if count == 0:
-        raise UsageError("the cluster has no workers yet: wait for them, or give shards=")
-    return int(count)
+def shard_count(shards: Optional[int], client: Client, per_thread: int) -> int:
+    """The number of shards: a given one, or `per_thread` for each thread of the cluster."""
+    if shards is None:
+        shards = per_thread * sum(client.nthreads().values())
+        if shards == 0:
+            raise UsageError("the cluster has no workers yet: wait for them, or give shards=")
+    if shards < 1:
+        raise UsageError(f"{shards} shards: at least one is needed")
+    return shards
 
 
 @contextmanager
