@@ -5,6 +5,7 @@ import os
 import signal
 import stat
 import subprocess
+import sys
 import threading
 import time
 import zipfile
@@ -182,6 +183,17 @@ def test_a_worker_is_killed(
     client.wait_for_workers(2, timeout=30)
 
 
+def test_a_shard_that_kills_its_workers_is_named(
+    client: Any, program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client.cluster.scheduler, "allowed_failures", 0)
+    kills = wrapper(tmp_path, program, 'case "$*" in *" 2/2 "*) kill -KILL $PPID; exit 1;; esac')
+    with pytest.raises(fleet.ShardError, match="KilledWorker") as caught:
+        fleet.crash("mkdir", client, shards=2, program=kills, retries=0, **CAMPAIGN)
+    assert caught.value.shard == "2/2" and caught.value.status is None
+    client.wait_for_workers(2, timeout=30)
+
+
 def test_a_shard_that_fails_is_named(client: Any, program: str, tmp_path: Path) -> None:
     fails = wrapper(
         tmp_path,
@@ -230,6 +242,19 @@ def test_an_interruption_ends_the_programs(client: Any, program: str, tmp_path: 
     # The tasks that had not begun do not begin.
     until(lambda: not any(client.processing().values()))
     assert len(list(tmp_path.glob("*.pid"))) == 2
+
+
+def test_the_end_of_the_client_ends_the_programs(
+    client: Any, program: str, tmp_path: Path
+) -> None:
+    hangs = wrapper(tmp_path, program, "touch $here/$$.pid; exec sleep 60")
+    script = "from seekless._fleet_command import main; raise SystemExit(main())"
+    command = [sys.executable, "-c", script, "--scheduler", client.scheduler.address]
+    command += ["crash", "mkdir", "-d", "softdep", "-f", "ufs2", "--program", hangs]
+    with subprocess.Popen(command) as process:
+        until(lambda: len(list(tmp_path.glob("*.pid"))) == 2)
+        process.kill()
+    until(lambda: not any(is_running(path) for path in tmp_path.glob("*.pid")))
 
 
 def is_running(pid: Path) -> bool:
