@@ -380,7 +380,7 @@ fn kept_states_are_accepted_by_other_programs() {
     assert_eq!(run("create", "softdep", "ufs2", &["--keep-states", "3"]).status.code(), Some(2));
 }
 
-/// The parts of a campaign merged are what it is in one run.
+/// The parts of a campaign merged are as the campaign in one run.
 #[test]
 fn parts_are_merged() {
     let dir = Scratch::new("crash-parts");

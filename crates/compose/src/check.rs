@@ -58,7 +58,7 @@ pub fn examine(
     examine_device(path, device, mode, arguments)
 }
 
-/// Checks an image as [`Mode::Check`] until the stop is requested: what is found then is not whole.
+/// Checks an image as [`Mode::Check`] until the stop is requested, which is an error.
 ///
 /// # Errors
 /// As [`examine`]; [`ErrorKind::System`](seekless_images::ErrorKind) after the request.

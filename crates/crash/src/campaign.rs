@@ -69,7 +69,7 @@ impl Settings {
 }
 
 impl Settings {
-    /// What a state file says of a campaign with this number of workloads.
+    /// The head of the state file of a campaign with this number of workloads.
     #[must_use]
     pub fn head(&self, format: &str, workload: &str, workloads: usize) -> CampaignHead {
         let mut all = *self;

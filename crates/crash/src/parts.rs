@@ -45,7 +45,7 @@ pub struct Merged {
     pub workloads: usize,
     /// The results of all parts, by workload.
     pub results: Vec<UnitResult>,
-    /// What is not as in a campaign that is not divided.
+    /// Differences from a campaign that is not divided.
     pub gaps: Vec<Gap>,
 }
 

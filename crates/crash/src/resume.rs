@@ -54,7 +54,7 @@ pub enum StateError {
 /// The campaign of a file.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct CampaignHead {
-    /// What decides the results ([`Settings::fingerprint`](crate::Settings::fingerprint)).
+    /// The settings of the results ([`Settings::fingerprint`](crate::Settings::fingerprint)).
     pub campaign: String,
     /// Its place among the parts of a campaign; older files have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -64,7 +64,7 @@ pub struct CampaignHead {
 /// A part of a campaign whose states are divided.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PartOf {
-    /// What decides the results of all parts together.
+    /// The settings of the results of all parts together.
     pub campaign: String,
     /// Its number, from 1, and that of all parts.
     pub shard: (u32, u32),

@@ -1,4 +1,4 @@
-//! What directories with parts of an experiment lack, by the selections that filled them.
+//! Runs that directories with parts of an experiment lack, by the selections that filled them.
 
 use crate::LabError;
 use crate::experiment::Experiment;
@@ -17,7 +17,7 @@ pub struct Part {
     pub damaged: Vec<LabError>,
 }
 
-/// Something that directories lack to be all of what was requested, or have twice.
+/// A difference between the runs that were requested and those in some directories.
 #[derive(Debug)]
 pub enum Gap {
     /// A shard of which no directory is.
@@ -60,7 +60,7 @@ impl fmt::Display for Gap {
     }
 }
 
-/// What several directories lack. `have` are the runs of all of them.
+/// The gaps of several directories. `have` are the runs of all of them.
 ///
 /// # Errors
 /// As [`runs`].

@@ -153,7 +153,7 @@ impl Locked<'_> {
         self.put(&file_name(run), text.as_bytes())
     }
 
-    /// Notes which runs are requested here, so that a merge knows what should be there.
+    /// Notes which runs are requested here, so that a merge knows which there should be.
     ///
     /// # Errors
     /// [`LabError::Io`].

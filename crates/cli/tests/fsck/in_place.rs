@@ -5,7 +5,7 @@ use crate::{answer, changed, image, linked};
 use std::fs;
 use std::process::Command;
 
-/// The lines that both print: what is done first, and the state of the volume.
+/// The lines that both print: about the work before the check, and the state of the volume.
 fn common(said: &str) -> Vec<&str> {
     let marks = [": clean", "check forced", "recovering", "Warning", "UNEXPECTED", " files ("];
     said.lines().filter(|line| marks.iter().any(|mark| line.contains(mark))).collect()

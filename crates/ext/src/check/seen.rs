@@ -40,8 +40,8 @@ const PAGE: usize = 1024;
 
 type Page = [Option<CheckedInode>; PAGE];
 
-/// Inodes by number. There are up to 2^32 of them, so that each takes 16 bytes, and what only
-/// directories have is kept apart.
+/// Inodes by number. There are up to 2^32 of them, so that each takes 16 bytes; fields of directories
+/// alone are kept apart.
 #[derive(Default)]
 pub(super) struct CheckedInodes {
     pages: Vec<Option<Box<Page>>>,

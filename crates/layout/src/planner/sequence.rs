@@ -108,7 +108,7 @@ impl Touched {
         }
         let ranges = self.0.entry(object).or_default();
         let (mut low, mut high) = (from, to);
-        // Those that it touches are joined; what lies between them is new.
+        // Those that it touches are joined; the blocks between them are new.
         let before = ranges.range(..from).next_back().filter(|(_, have_to)| **have_to >= from);
         let first = before.map_or(from, |(&have_from, _)| have_from);
         let joined: Vec<(u64, u64)> =

@@ -1,6 +1,6 @@
 //! `seekless crash merge`: merges the parts of a campaign.
 
-use super::run::{print_results, sum};
+use super::results::{print_results, sum};
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::say::{say, tell, warning};
@@ -28,7 +28,7 @@ are listed; then nothing is merged without --partial.
 Exit codes: 0 if all states pass, 1 if any state fails or a part is not as it should
 be, otherwise as for all commands.")]
 pub(super) struct MergeArgs {
-    /// Merge what is there, even if parts are missing or incomplete
+    /// Merge the parts that are there, even if others are missing or incomplete
     #[arg(long)]
     partial: bool,
     /// Files written by `crash run -o`

@@ -6,6 +6,7 @@ mod merge;
 mod mutate;
 mod policies;
 mod replay;
+mod results;
 mod run;
 mod target;
 

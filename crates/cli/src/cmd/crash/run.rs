@@ -4,6 +4,7 @@ use super::judge::{
     SearchArgs, coverage_json, print_coverage, print_reproducer, reproducer_json, write_new,
 };
 use super::policies::PolicyArgs;
+use super::results::{print_results, sum};
 use super::{discipline, target};
 use crate::args::Global;
 use crate::failure::Failure;
@@ -13,7 +14,6 @@ use clap::Args;
 use seekless_cache::Discipline;
 use seekless_crash::accepted::AcceptedState;
 use seekless_crash::campaign::{CampaignError, Sequences, built_in};
-use seekless_crash::explore::{Coverage, levels};
 use seekless_crash::resume::StateFile;
 use seekless_crash::script::parse;
 use seekless_crash::shrink::Reproducer;
@@ -236,34 +236,6 @@ fn all(
     }
     bar.finish_and_clear();
     Ok(outcome)
-}
-
-/// Prints the result of each workload.
-pub(super) fn print_results(results: &[UnitResult]) {
-    for result in results {
-        let verdict = match result.failing {
-            0 => "all hold".to_string(),
-            failing => {
-                let codes: Vec<String> =
-                    result.codes.iter().map(|(code, count)| format!("{code} {count}")).collect();
-                format!("{failing} do not hold: {}", codes.join(", "))
-            }
-        };
-        say!(
-            "{}: {} states of {} writes (epochs: {}); {verdict}",
-            result.workload,
-            result.coverage.states,
-            result.writes,
-            levels(&result.coverage)
-        );
-    }
-}
-
-/// The counts of all workloads, and the states that do not hold.
-pub(super) fn sum(results: &[UnitResult]) -> (Coverage, u64) {
-    let mut coverage = Coverage::default();
-    results.iter().for_each(|result| coverage.add(&result.coverage));
-    (coverage, results.iter().map(|result| result.failing).sum())
 }
 
 fn print(args: &CrashRunArgs, settings: &Settings, outcome: &Outcome) {

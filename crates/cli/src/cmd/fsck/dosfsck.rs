@@ -78,7 +78,7 @@ pub(super) struct Dosfsck {
     help: Option<bool>,
 }
 
-/// Refuses options that ask for what is not done.
+/// Refuses options for work that is not supported.
 fn refuse(args: &Dosfsck) -> Result<(), Failure> {
     let is_standard = |variant: &str| ["auto", "standard", "dos"].contains(&variant);
     let options = [

@@ -33,7 +33,7 @@ pub(super) struct E2fsck {
     /// Block device or image file
     #[arg(required_unless_present = "version")]
     device: Option<PathBuf>,
-    /// Repair what needs no decision; stop at anything else
+    /// Repair errors that need no decision; stop at others
     #[arg(short = 'p', visible_short_alias = 'a')]
     preen: bool,
     /// Change nothing

@@ -90,7 +90,7 @@ impl E2fsckArgs {
             && self.bad_blocks == 0
     }
 
-    /// Refuses options that ask for what is not done.
+    /// Refuses options for work that is not supported.
     fn refuse(&self) -> Result<(), Failure> {
         let refuse = |option, what| Err(unsupported(option, what));
         if self.bad_blocks > 0 {

@@ -23,7 +23,7 @@ const UNSUPPORTED: [(&str, &str); 5] = [
     ("check_encoding", "the encoding of names is not checked"),
 ];
 
-/// Options that say what is done in any case, or that only e2fsck's use of memory depends on.
+/// Options for work that is done in any case, or for e2fsck's use of memory alone.
 const ACCEPTED: [&str; 3] =
     ["no_optimize_extents", "inode_count_fullmap", "no_inode_count_fullmap"];
 

@@ -140,7 +140,7 @@ struct Repair {
     marked: bool,
     /// A copy of the superblock to start with counts until it is written.
     options: CheckOptions,
-    /// All directories were written again: what is found from then on is due to that.
+    /// All directories were written again, which later findings are due to.
     is_optimized: bool,
 }
 

@@ -1,0 +1,33 @@
+//! Results of the workloads of a campaign, as text.
+
+use crate::say::say;
+use seekless_crash::UnitResult;
+use seekless_crash::explore::{Coverage, levels};
+
+/// Prints the result of each workload.
+pub(super) fn print_results(results: &[UnitResult]) {
+    for result in results {
+        let verdict = match result.failing {
+            0 => "all hold".to_string(),
+            failing => {
+                let codes: Vec<String> =
+                    result.codes.iter().map(|(code, count)| format!("{code} {count}")).collect();
+                format!("{failing} do not hold: {}", codes.join(", "))
+            }
+        };
+        say!(
+            "{}: {} states of {} writes (epochs: {}); {verdict}",
+            result.workload,
+            result.coverage.states,
+            result.writes,
+            levels(&result.coverage)
+        );
+    }
+}
+
+/// The counts of all workloads, and the states that do not hold.
+pub(super) fn sum(results: &[UnitResult]) -> (Coverage, u64) {
+    let mut coverage = Coverage::default();
+    results.iter().for_each(|result| coverage.add(&result.coverage));
+    (coverage, results.iter().map(|result| result.failing).sum())
+}
