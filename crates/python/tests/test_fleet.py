@@ -160,10 +160,10 @@ def undivided(program: str, directory: Path, workload: str, options: dict[str, A
 
 
 def test_scripts_are_sent(client: Any, program: str, tmp_path: Path) -> None:
-    script = tmp_path / "script"
+    script = tmp_path / "results"
     script.write_text("open a\nwrite 0 4K\nfsync\nrename a b\nsync\n")
     found = fleet.crash(script, client, program=program, **CAMPAIGN)
-    assert found["holds"] and found["workloads"][0]["workload"] == "./script"
+    assert found["holds"] and found["workloads"][0]["workload"] == "./results"
 
 
 def test_a_worker_is_killed(

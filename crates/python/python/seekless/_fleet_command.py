@@ -150,11 +150,11 @@ def _crash(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-d", "--discipline", required=True, help="update discipline")
     parser.add_argument("-f", "--format", required=True, help="format")
     for name in _CRASH_NUMBERS:
-        parser.add_argument(f"--{name}", type=int, metavar="N", help="as of `seekless crash run`")
+        parser.add_argument(f"--{name}", type=int, metavar="N", help="see `seekless crash run --help`")
     for name in _CRASH_NAMES:
-        parser.add_argument(f"--{name}", metavar="NAME", help="as of `seekless crash run`")
+        parser.add_argument(f"--{name}", metavar="NAME", help="see `seekless crash run --help`")
     for name in _CRASH_FLAGS:
-        parser.add_argument(f"--{name}", action="store_true", help="as of `seekless crash run`")
+        parser.add_argument(f"--{name}", action="store_true", help="see `seekless crash run --help`")
     _shards(parser)
 
 

@@ -20,8 +20,8 @@ from distributed import Client, Future
 from ._errors import CommandError, ShardError
 from ._tasks import Cancellation, running, scratch
 
-#: What a shard writes, in its working directory.
-RESULTS = "results"
+#: What a shard writes, in its working directory; no file that is sent has this name.
+RESULTS = ".seekless-results"
 #: Seconds between two looks at whether a task was cancelled.
 PATIENCE = 0.2
 
