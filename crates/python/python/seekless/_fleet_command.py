@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 #: Exit codes by the kind of an error, as those of `seekless`.
 _CODES = {"usage": 2, "corrupt": 3, "unsupported": 4, "no-space": 5, "system": 6}
 
+_CRASH_HELP = "see `seekless crash run --help`"
 _CRASH_NUMBERS = ["sample", "bound", "sequences", "seed", "schedules"]
 _CRASH_NAMES = ["dirs", "inodes", "blocks", "clusters"]
 _CRASH_FLAGS = ["exhaustive", "queue", "discard"]
@@ -150,11 +151,11 @@ def _crash(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-d", "--discipline", required=True, help="update discipline")
     parser.add_argument("-f", "--format", required=True, help="format")
     for name in _CRASH_NUMBERS:
-        parser.add_argument(f"--{name}", type=int, metavar="N", help="see `seekless crash run --help`")
+        parser.add_argument(f"--{name}", type=int, metavar="N", help=_CRASH_HELP)
     for name in _CRASH_NAMES:
-        parser.add_argument(f"--{name}", metavar="NAME", help="see `seekless crash run --help`")
+        parser.add_argument(f"--{name}", metavar="NAME", help=_CRASH_HELP)
     for name in _CRASH_FLAGS:
-        parser.add_argument(f"--{name}", action="store_true", help="see `seekless crash run --help`")
+        parser.add_argument(f"--{name}", action="store_true", help=_CRASH_HELP)
     _shards(parser)
 
 
