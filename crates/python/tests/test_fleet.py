@@ -251,7 +251,9 @@ def test_the_end_of_the_client_ends_the_programs(
     script = "from seekless._fleet_command import main; raise SystemExit(main())"
     command = [sys.executable, "-c", script, "--scheduler", client.scheduler.address]
     command += ["crash", "mkdir", "-d", "softdep", "-f", "ufs2", "--program", hangs]
-    with subprocess.Popen(command) as process:
+    # It cannot remove its temporary directory.
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(command, env=environment) as process:
         until(lambda: len(list(tmp_path.glob("*.pid"))) == 2)
         process.kill()
     until(lambda: not any(is_running(path) for path in tmp_path.glob("*.pid")))
