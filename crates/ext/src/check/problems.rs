@@ -216,8 +216,8 @@ seekless_fs::problems! {
         code: "inode.block-map", phase: 1, preen: Preen::Stops,
         text: "invalid extents or block numbers, blocks where the kind of file can have none, a \
                resize inode that lists other blocks than it should",
-        question: Some("Write the map anew?"),
-        repair: "the map is written anew, to free blocks, of what can be read",
+        question: Some("Write the map again?"),
+        repair: "the map is written again, to free blocks, of what can be read",
     }
     INODE_MAP_CHECKSUM = {
         code: "inode.map-checksum", phase: 1, preen: Preen::Stops,
@@ -229,7 +229,7 @@ seekless_fs::problems! {
         code: "inode.block-range", phase: 1, preen: Preen::Stops,
         text: "blocks of the volume's own metadata; a block of attributes outside the volume",
         question: Some("Remove the blocks from the file?"),
-        repair: "the map is written anew, with copies of the blocks; attributes outside are \
+        repair: "the map is written again, with copies of the blocks; attributes outside are \
                  removed",
     }
     INODE_DUPLICATE_BLOCKS = {

@@ -6,7 +6,7 @@ use crate::stop::Stop;
 use seekless_device::{BlockDevice, FileDevice};
 use seekless_units::ByteLen;
 use std::fs::File;
-use std::io;
+use std::io::{self, Read, Seek};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -54,24 +54,31 @@ impl Qcow2Target {
     pub(crate) fn finish(self, stop: &Stop) -> Result<(), Error> {
         let raw = name_of(&self.raw);
         let failed = |error: io::Error| Error::io(PROGRAM, &error);
+        // A pipe that nobody reads meanwhile would stop the program once it is full.
+        let mut messages = tempfile::tempfile_in(directory_of(&self.path)).map_err(failed)?;
         let mut conversion = Command::new(PROGRAM)
             .args(["convert", "-f", "raw", "-O", "qcow2"])
             .args([raw, self.output.path_now()])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(Stdio::piped())
+            .stderr(messages.try_clone().map_err(failed)?)
             .spawn()
             .map_err(failed)?;
-        while conversion.try_wait().map_err(failed)?.is_none() {
+        let status = loop {
+            if let Some(status) = conversion.try_wait().map_err(failed)? {
+                break status;
+            }
             if stop.is_requested() {
                 conversion.kill().map_err(failed)?;
             }
             thread::sleep(PAUSE);
-        }
-        let made = conversion.wait_with_output().map_err(failed)?;
+        };
         stop.check()?;
-        if !made.status.success() {
-            let said = String::from_utf8_lossy(&made.stderr);
+        if !status.success() {
+            let mut said = Vec::new();
+            let read = messages.rewind().and_then(|()| messages.read_to_end(&mut said));
+            read.map_err(failed)?;
+            let said = String::from_utf8_lossy(&said);
             let kind = match said.contains("No space left") {
                 true => ErrorKind::NoSpace,
                 false => ErrorKind::System,
