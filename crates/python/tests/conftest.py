@@ -3,12 +3,16 @@
 import hashlib
 import os
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 from typing import Union
 
 import pytest
 import seekless as sk
+
+# Jobs in the background of a shell ignore it, and so does Python then.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 REQUIRED = os.environ.get("SEEKLESS_JUDGES") == "required"
 
