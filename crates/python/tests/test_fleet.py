@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -126,6 +127,8 @@ def test_lab_continues_in_a_shared_place(
     options: dict[str, Any] = {"only": ["first"], "shards": 2, "output": f"file://{shared}"}
     with pytest.raises(fleet.ShardError, match="shard 2/2"):
         fleet.lab(small, client, program=fails, retries=0, **options)
+    # As if the merged results had been written in part.
+    (shared / "cells.csv").write_text("half")
     fleet.lab(small, client, program=fails, retries=0, **options)
     assert files(shared) == whole
     calls = [line for line in (tmp_path / "calls").read_text().splitlines() if "--shard" in line]
@@ -133,6 +136,23 @@ def test_lab_continues_in_a_shared_place(
     assert not list(shared.glob("parts-*"))
     with pytest.raises(sk.ExistsError):
         fleet.lab(small, client, program=program, **options)
+
+
+def test_results_stay_where_they_cannot_be_merged(
+    client: Any, program: str, small: Path, tmp_path: Path
+) -> None:
+    fails = wrapper(tmp_path, program, 'case "$*" in "lab merge "*) echo full >&2; exit 5;; esac')
+    options: dict[str, Any] = {"only": "first", "shards": 2, "program": fails}
+    with pytest.raises(fleet.CommandError, match="full") as failed:
+        fleet.lab(small, client, output=tmp_path / "merged", **options)
+    kept = Path(failed.value.stderr.rpartition(" in ")[2].rstrip("."))
+    assert sorted(it.name for it in kept.iterdir()) == ["1-of-2", "2-of-2"]
+    shutil.rmtree(kept)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(sk.ExistsError):
+        fleet.lab(small, client, output=tmp_path / "file", **options)
+    with pytest.raises(fleet.CommandError, match="nowhere"):
+        fleet.lab(small, client, only="first", output=tmp_path / "x", program="./nowhere")
 
 
 @pytest.mark.parametrize("workload, options", [("mkdir", CAMPAIGN), ("unlink", ASYNC)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ import fsspec
 from distributed import Client
 
 from .. import ExistsError
+from ._errors import CommandError
 from ._shards import Job, located, merge, named, options, run_shards
 from ._tasks import shard_count
 
@@ -40,7 +42,7 @@ def lab(
 
     If `output` is a path, the results of the shards are sent here. If it is a URL of fsspec, the
     workers write them below it, in `parts-*`; after a failure, the next call continues with those
-    that are complete.
+    that are complete, if it has as many shards and the program is of the same version.
 
     `program` is the program `seekless`, here and on the workers. A task that fails is run `retries`
     more times; one whose worker was killed is run again by Dask, whatever `retries` is. Returns the
@@ -53,19 +55,30 @@ def lab(
     chosen = ["--only", *cells] if cells else []
     arguments = ["lab", "run", name, "--quiet", *options(jobs=1, seeds=seeds)]
     arguments += [*options(repetitions=repetitions), *chosen]
+    # Without the program here, nothing could be merged after all the work.
+    version = merge([program, "--version"])
     job = Job(program, tuple(arguments), file)
     count = shard_count(shards, client, SHARDS_PER_THREAD)
     target = os.fspath(output)
-    with tempfile.TemporaryDirectory(prefix="seekless-fleet-") as temporary:
-        work = Path(temporary)
-        if "://" not in target:
-            found = run_shards(client, job, count, retries, None, work)
-            return _merged(program, found, Path(target))
-        shared = _Shared(target, f"parts-{job.digest()}")
-        found = run_shards(client, job, count, retries, shared.parts, work)
-        results = _merged(program, found, work / "merged")
-        shared.publish(work / "merged")
+    shared = _Shared(target, f"parts-{job.digest(version)}") if "://" in target else None
+    if shared is None and os.path.exists(target) and not os.path.isdir(target):
+        raise ExistsError(f"{target}: is no directory")
+    work = Path(tempfile.mkdtemp(prefix="seekless-fleet-"))
+    is_kept = False
+    try:
+        found = run_shards(client, job, count, retries, shared and shared.parts, work)
+        try:
+            results = _merged(program, found, work / "merged" if shared else Path(target))
+        except CommandError as error:
+            is_kept = True
+            kept = f"{error.stderr.strip()}\nThe results of the shards are in {work}."
+            raise CommandError(error.command, error.status, kept) from None
+        if shared:
+            shared.publish(work / "merged")
         return results
+    finally:
+        if not is_kept:
+            shutil.rmtree(work)
 
 
 def _merged(program: str, parts: Sequence[Path], into: Path) -> dict[str, Any]:
@@ -82,7 +95,9 @@ class _Shared:
         self._parts = f"{self._path}/{parts}"
         self.parts = f"{url.rstrip('/')}/{parts}"
         there = self._fs.ls(self._path, detail=False) if self._fs.exists(self._path) else []
-        if any(not it.rstrip("/").rpartition("/")[2].startswith("parts-") for it in there):
+        names = {it.rstrip("/").rpartition("/")[2] for it in there}
+        # Files beside the parts of the same shards are merged results of which not all were written.
+        if parts not in names and any(not name.startswith("parts-") for name in names):
             raise ExistsError(f"{url}: has files already")
 
     def publish(self, merged: Path) -> None:

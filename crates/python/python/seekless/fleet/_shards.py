@@ -41,9 +41,10 @@ class Job:
         """The command of one shard."""
         return [self.program, *self.arguments, "--shard", shard, "-o", RESULTS]
 
-    def digest(self) -> str:
-        """A name of its own for each command, and each contents of its file."""
-        return hashlib.sha256(repr((self.arguments, self.file)).encode()).hexdigest()[:16]
+    def digest(self, version: str) -> str:
+        """A name of its own for each command, each contents of its file and each version."""
+        parts = (self.arguments, self.file, version)
+        return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
 
 def named(given: Any, built_in: bool) -> tuple[str, Optional[tuple[str, bytes]]]:
@@ -51,8 +52,9 @@ def named(given: Any, built_in: bool) -> tuple[str, Optional[tuple[str, bytes]]]
     if built_in:
         return str(given), None
     path = Path(os.fsdecode(given))
-    # A name without a dot could be that of a built-in one.
-    name = path.name if "." in path.name else f"./{path.name}"
+    # A name without a dot could be that of a built-in one, one with a hyphen that of an option.
+    is_clear = "." in path.name and not path.name.startswith("-")
+    name = path.name if is_clear else f"./{path.name}"
     return name, (path.name, path.read_bytes())
 
 
