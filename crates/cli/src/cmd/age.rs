@@ -52,18 +52,18 @@ pub(crate) struct AgeArgs {
     image: Option<PathBuf>,
     /// Age the file system mounted on DIR, in a new directory `aged` on it
     #[arg(long, value_name = "DIR", conflicts_with_all = ["image", "output", "mount_options",
-          "partition", "offset"])]
+          "partition", "offset"], group = "in_directory")]
     mounted: Option<PathBuf>,
     /// Allow --mounted to name any directory; the file system that contains it is
     /// filled, even the root file system
-    #[arg(long, requires = "mounted")]
+    #[arg(long, requires = "in_directory")]
     any_directory: bool,
     /// Write an aged copy and leave the image unchanged: a file (qcow2 if its name ends in
     /// .qcow2), or a block device
-    #[arg(short, long, value_name = "NEW")]
+    #[arg(short, long, value_name = "NEW", group = "copied")]
     output: Option<PathBuf>,
     /// Replace the output file if it exists, or what the block device holds
-    #[arg(long, requires = "output")]
+    #[arg(long, requires = "copied")]
     force: bool,
     #[command(flatten)]
     reflink: ReflinkArgs,

@@ -104,19 +104,21 @@ pub(crate) struct OptimizeArgs {
     #[arg(long, value_parser = parse_size)]
     inode_size: Option<ByteLen>,
     /// Keep the files of this older image of the same format, or of its layout list, where they lie
-    /// there, and its size, features, UUID and label, as `seekless build --like` (repeatable)
-    #[arg(long, value_name = "IMG", conflicts_with_all = ["in_place", "inline_data", "inode_size"])]
+    /// there, and its size, features, UUID and label, as `seekless build --like`. On FAT, hidden and
+    /// system attributes are not kept (repeatable)
+    #[arg(long, value_name = "IMG", conflicts_with_all = ["in_place", "inline_data", "inode_size"],
+          group = "older")]
     like: Vec<PathBuf>,
     /// With --like: fail where groups and inode tables cannot be those of the older image
-    #[arg(long, requires = "like")]
+    #[arg(long, requires = "older")]
     like_strict: bool,
     /// With --like: blocks of files that the new image lacks are filled with zeros (default), or
     /// stay as they are there, so that their chunks stay equal; they can be read from the image
-    #[arg(long, requires = "like", value_enum, value_name = "zero|keep")]
+    #[arg(long, requires = "older", value_enum, value_name = "zero|keep")]
     freed: Option<FreedBlocks>,
     /// With --like: let so many bytes that traces read leave the places that they have there, so
     /// that they lie in the order in which they are read
-    #[arg(long, requires = "like", value_name = "SIZE", value_parser = parse_size)]
+    #[arg(long, requires = "older", value_name = "SIZE", value_parser = parse_size)]
     move_budget: Option<ByteLen>,
     #[command(flatten)]
     place: PlaceArgs,

@@ -114,10 +114,10 @@ struct RemoveSnapshotsArgs {
     #[arg(value_name = "SNAPSHOT", required_unless_present = "all")]
     names: Vec<OsString>,
     /// Remove all snapshots
-    #[arg(long, conflicts_with = "names")]
+    #[arg(long, conflicts_with = "names", group = "every")]
     all: bool,
     /// Make them ordinary files; the volume may be damaged
-    #[arg(long, requires = "all")]
+    #[arg(long, requires = "every")]
     keep_files: bool,
     #[command(flatten)]
     place: PlaceArgs,

@@ -76,15 +76,15 @@ struct ImportArgs {
     #[command(flatten)]
     from: Origin,
     /// With --blocks: the image as it was when the log was written
-    #[arg(long, value_name = "IMG", requires = "blocks")]
+    #[arg(long, value_name = "IMG", requires = "of_device")]
     image: Option<PathBuf>,
     /// With --blocks: where the file system begins on the device of the log, such
     /// as the start of its partition
-    #[arg(long, value_name = "BYTES", value_parser = parse_size, default_value = "0", requires = "blocks")]
+    #[arg(long, value_name = "BYTES", value_parser = parse_size, default_value = "0", requires = "of_device")]
     offset: ByteLen,
     /// With --blocks: the partition of a disk image that is meant, its number, name or
     /// UUID, the label of its file system, or root; the log is of the disk
-    #[arg(long, value_name = "N|LABEL|root", requires = "blocks", conflicts_with = "offset")]
+    #[arg(long, value_name = "N|LABEL|root", requires = "of_device", conflicts_with = "offset")]
     partition: Option<String>,
     #[command(flatten)]
     open: OpenArgs,
@@ -93,7 +93,7 @@ struct ImportArgs {
     #[arg(long, value_name = "DIR", conflicts_with = "blocks")]
     root: Option<PathBuf>,
     /// Working directory in which the traced program was started
-    #[arg(long, value_name = "DIR", requires = "strace")]
+    #[arg(long, value_name = "DIR", requires = "of_strace")]
     cwd: Option<PathBuf>,
     /// Output file [default: standard output]
     #[arg(short, long, value_name = "FILE")]
@@ -107,13 +107,13 @@ struct Origin {
     #[arg(long, value_name = "FILE")]
     paths: Option<PathBuf>,
     /// Output of strace -f -tt (or -ttt), preferably with -y
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", group = "of_strace")]
     strace: Option<PathBuf>,
     /// Log of a block device: of blkparse, block_rq_issue or block_bio_queue
     /// events, `seekless disk --io-log`, QEMU's trace (virtio_blk_handle_read,
     /// blk_co_preadv), nbdkit's log filter, or lines of offset and length in
     /// bytes; - for standard input
-    #[arg(long, value_name = "LOG", requires = "image")]
+    #[arg(long, value_name = "LOG", requires = "image", group = "of_device")]
     blocks: Option<PathBuf>,
 }
 

@@ -39,7 +39,7 @@ pub(crate) struct VerifyArgs {
     /// requests with the prediction (needs root). Every `{}` in COMMAND is replaced by
     /// the mount point; put a command that has a `{}` of its own, as `find -exec`, into a
     /// script. Writes go to an overlay that is discarded
-    #[arg(long, group = "verified", requires = "command")]
+    #[arg(long, groups = ["verified", "measured"], requires = "command")]
     verify_program: bool,
     /// Maximum error of the prediction, in percent, that is accepted; otherwise the
     /// exit code is 1
@@ -48,26 +48,26 @@ pub(crate) struct VerifyArgs {
     tolerance: f64,
     /// Number of cold runs of COMMAND; the figures are medians. A run in which blocks
     /// are read twice, because their pages were reclaimed, is repeated up to twice
-    #[arg(long, value_name = "N", default_value = "5", requires = "verify_program",
+    #[arg(long, value_name = "N", default_value = "5", requires = "measured",
           value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,
     /// Maximum duration of a run, after which COMMAND is killed
-    #[arg(long, value_name = "TIME", default_value = "10min", requires = "verify_program",
+    #[arg(long, value_name = "TIME", default_value = "10min", requires = "measured",
           value_parser = parse_span)]
     timeout: Nanos,
     /// Run COMMAND with the mount as its root directory: the program itself and its
     /// libraries are read from the image. /proc and /dev are those of the host where
     /// the image has such directories. `{}` is not replaced
-    #[arg(long, requires = "verify_program")]
+    #[arg(long, requires = "measured")]
     chroot: bool,
     /// Run COMMAND on the read-only mount itself, without an overlay; writes fail. An
     /// overlay adds reads if files have large extended attributes, or the root of the
     /// image is listed
-    #[arg(long, requires = "verify_program")]
+    #[arg(long, requires = "measured")]
     read_only: bool,
     /// Command to run, with its arguments. Its standard output is discarded, and its
     /// standard error after the first run
-    #[arg(last = true, requires = "verify_program")]
+    #[arg(last = true, requires = "measured")]
     command: Vec<OsString>,
 }
 

@@ -5,6 +5,7 @@
 mod judges;
 
 mod causes;
+mod contradictions;
 mod exports;
 mod json;
 mod outputs;

@@ -35,22 +35,22 @@ const IDENTITY: usize = 128 << 10;
 pub(super) struct DiskArgs {
     /// Make the image of a disk with a GUID partition table: an EFI system partition,
     /// and the file system as its root
-    #[arg(long, conflicts_with_all = ["verity", "verity_tree"])]
+    #[arg(long, conflicts_with_all = ["verity", "verity_tree"], group = "partitioned")]
     disk: bool,
     /// With --disk: what the EFI system partition contains, as SOURCE [default: nothing]
-    #[arg(long, requires = "disk", value_name = "SOURCE")]
+    #[arg(long, requires = "partitioned", value_name = "SOURCE")]
     esp: Option<PathBuf>,
     /// With --disk: size of the EFI system partition
     #[arg(
         long,
-        requires = "disk",
+        requires = "partitioned",
         value_parser = parse_size,
         default_value = "64M",
         value_name = "SIZE"
     )]
     esp_size: ByteLen,
     /// With --disk: architecture that the type of the root partition tells
-    #[arg(long, requires = "disk", value_enum, default_value_t = Arch::X86_64)]
+    #[arg(long, requires = "partitioned", value_enum, default_value_t = Arch::X86_64)]
     arch: Arch,
 }
 

@@ -24,19 +24,19 @@ pub(super) struct LikeArgs {
     /// (FAT), and blocks of files with the same path, or the same contents. Size, features, UUID or
     /// volume ID, label and time of creation are those of the older image too, and it grows if need
     /// be. Of several, the first that has a file counts (repeatable)
-    #[arg(long, value_name = "IMG")]
+    #[arg(long, value_name = "IMG", group = "older")]
     like: Vec<PathBuf>,
     /// With --like: partition of the older images: its number, name or UUID, the label of its
     /// file system, or root
-    #[arg(long, requires = "like", value_name = "N|LABEL|root")]
+    #[arg(long, requires = "older", value_name = "N|LABEL|root")]
     like_partition: Option<String>,
     /// With --like: fail where groups and inode tables (ext, UFS) or clusters and FATs cannot be
     /// those of the older image
-    #[arg(long, requires = "like")]
+    #[arg(long, requires = "older")]
     like_strict: bool,
     /// With --like and --trace: let so many bytes that traces read leave their places, so that they
     /// lie in the order in which they are read. Those move for which the most seeks are saved
-    #[arg(long, requires_all = ["like", "trace"], value_name = "SIZE", value_parser = parse_size)]
+    #[arg(long, requires_all = ["older", "trace"], value_name = "SIZE", value_parser = parse_size)]
     move_budget: Option<ByteLen>,
     /// Lay each layer behind those below it, where it lies in every image that begins with the same
     /// layers and has the same options, so that these images share its chunks (ext). A container

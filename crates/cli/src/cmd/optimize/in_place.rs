@@ -34,18 +34,18 @@ const TRIAL_CHUNK: u64 = 4096;
 pub(super) struct InPlaceArgs {
     /// Move blocks within the image, which must not be mounted, instead of writing a
     /// new one
-    #[arg(long, conflicts_with_all = ["output", "force"])]
+    #[arg(long, conflicts_with_all = ["output", "force"], group = "moving")]
     in_place: bool,
     /// With --in-place: move at most so many bytes, those accessed first before all
     /// others [default: three times the bytes that the traces access]
-    #[arg(long, value_parser = parse_size, requires = "in_place", value_name = "SIZE")]
+    #[arg(long, value_parser = parse_size, requires = "moving", value_name = "SIZE")]
     budget: Option<ByteLen>,
     /// With --in-place: save what is overwritten in this new file, from which e2undo
     /// (of e2fsprogs) restores the image
-    #[arg(long, requires = "in_place", conflicts_with = "dry_run", value_name = "FILE")]
+    #[arg(long, requires = "moving", conflicts_with = "dry_run", value_name = "FILE")]
     undo: Option<PathBuf>,
     /// With --in-place: only print what would be moved and gained
-    #[arg(long, requires = "in_place")]
+    #[arg(long, requires = "moving")]
     dry_run: bool,
 }
 

@@ -28,31 +28,32 @@ pub(super) const TRACE: &str = "/var/lib/seekless/boot.trace";
 pub(super) struct BootArgs {
     /// Record the boot of this system, in the background: started in an
     /// initramfs, from before the root is switched (--mount: where it is mounted)
-    #[arg(long, conflicts_with_all = ["pid", "boot_unit", "command"])]
+    #[arg(long, conflicts_with_all = ["pid", "boot_unit", "command"], group = "booted")]
     pub(super) boot: bool,
     /// End when this systemd unit is active. Without any --until option:
     /// default.target, then idle for 5s, at most 10min
-    #[arg(long, value_name = "UNIT", requires = "boot")]
+    #[arg(long, value_name = "UNIT", requires = "booted")]
     until_unit: Option<String>,
     /// End when nothing has been read from the device for this time; with
     /// --until-unit, since the unit is active
-    #[arg(long, value_name = "TIME", value_parser = parse_wait, requires = "boot")]
+    #[arg(long, value_name = "TIME", value_parser = parse_wait, requires = "booted")]
     until_idle: Option<Duration>,
     /// End after this time in any case [default: 10min]
-    #[arg(long, value_name = "TIME", value_parser = parse_wait, requires = "boot")]
+    #[arg(long, value_name = "TIME", value_parser = parse_wait, requires = "booted")]
     until_time: Option<Duration>,
     /// Install a hook that records each boot; options of the recorder follow `--`
-    #[arg(long, conflicts_with_all = ["boot", "pid", "boot_unit", "remove_boot", "output"])]
+    #[arg(long, conflicts_with_all = ["boot", "pid", "boot_unit", "remove_boot", "output"],
+          group = "installed")]
     install_boot: bool,
     /// Remove that hook, and the recorder
     #[arg(long, conflicts_with_all = ["boot", "pid", "boot_unit", "command", "output"])]
     remove_boot: bool,
     /// What makes the initramfs [default: the one that is installed]
-    #[arg(long, value_name = "TOOL", value_enum, requires = "install_boot")]
+    #[arg(long, value_name = "TOOL", value_enum, requires = "installed")]
     initramfs: Option<ToolArg>,
     /// The program to install [default: this one, or one of this version that `make static` has
     /// made beside it or that is installed, if it is static]
-    #[arg(long, value_name = "FILE", requires = "install_boot")]
+    #[arg(long, value_name = "FILE", requires = "installed")]
     recorder: Option<PathBuf>,
     /// Install into (remove from) the system in this directory, which is not the
     /// running one
@@ -62,7 +63,7 @@ pub(super) struct BootArgs {
     #[arg(long)]
     no_rebuild: bool,
     /// This process is the one in the background
-    #[arg(long, hide = true, requires = "boot")]
+    #[arg(long, hide = true, requires = "booted")]
     detached: bool,
 }
 
