@@ -29,6 +29,8 @@ const GROWTHS: u32 = 8;
 /// Older images of a format, on which a new one is built: its shape is that of the first.
 pub struct Bases<V: OlderVolume> {
     volume: V,
+    /// That of the volume.
+    version: String,
     images: Vec<BaseImage>,
     /// The same images, as those of their format.
     opened: Vec<Arc<V::Image>>,
@@ -56,8 +58,8 @@ impl<V: OlderVolume> Bases<V> {
             };
             let image = Arc::new(V::open(device.clone(), options).map_err(about)?);
             if volume.is_none() {
-                let first = V::of(image.clone());
-                volume = Some(first.map_err(|error| damaged::<V>(error, path))?);
+                let first = V::of(image.clone()).map_err(|error| damaged::<V>(error, path))?;
+                volume = Some((first, V::version(&image)));
             } else {
                 V::refuse_damage(&image).map_err(|error| damaged::<V>(error, path))?;
             }
@@ -67,7 +69,7 @@ impl<V: OlderVolume> Bases<V> {
                 None => BaseImage::new(path, (device, image)).map_err(about)?,
             });
         }
-        Ok(volume.map(|volume| Self { volume, images, opened }))
+        Ok(volume.map(|(volume, version)| Self { volume, version, images, opened }))
     }
 
     /// A volume with the files of a source, which has a name for errors, and its layout. Without a
@@ -179,6 +181,11 @@ impl<V: OlderVolume> Bases<V> {
     #[must_use]
     pub fn volume(&self) -> &V {
         &self.volume
+    }
+
+    /// The version of the volume ([`OlderVolume::version`]).
+    pub(crate) fn version(&self) -> &str {
+        &self.version
     }
 
     /// All images, in order.

@@ -54,6 +54,10 @@ use std::path::Path;
 /// [`ListError`]; errors of the file. A file that cannot be opened is none.
 pub(crate) fn read(path: &Path) -> Result<Option<LayoutList>, Error> {
     let about = |error| Error::io(path.display(), &error);
+    // To open a pipe is to wait for its writer. Other files are opened as images next.
+    if !path.metadata().is_ok_and(|it| it.is_file()) {
+        return Ok(None);
+    }
     // It is opened as an image next, which fails with the same error.
     let Ok(mut file) = File::open(path) else { return Ok(None) };
     let mut list = Vec::new();

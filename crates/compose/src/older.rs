@@ -70,6 +70,14 @@ pub trait OlderVolume: Sized + 'static {
         image.geometry().block_size
     }
 
+    /// Lets a build add no file to those of its source.
+    fn add_nothing(_options: &mut Self::Options) {}
+
+    /// The version of the format, and of its encoding, which a rearrangement keeps.
+    fn version(image: &Self::Image) -> String {
+        image.geometry().format.to_string()
+    }
+
     /// A new volume of this shape.
     ///
     /// # Errors

@@ -165,7 +165,8 @@ impl Rearrangement<'_> {
         let nodes = tree.nodes_by_inode().map_err(about)?;
         let object = |ino| nodes.get(&ino).map(|node| ObjectId::new(node.index() as u32));
         let name = self.image.display().to_string();
-        let builder = Builder::new(&tree, options).map_err(about)?;
+        let options = BuildOptions { makes_lost_and_found: false, ..options.clone() };
+        let builder = Builder::new(&tree, &options).map_err(about)?;
         let mut touches = planner::touches(&*replays, &object, 1);
         for touch in &mut touches {
             // The directory is rewritten: present blocks of names do not count.
@@ -219,6 +220,11 @@ impl Rearrangement<'_> {
         options: OpenOptions,
     ) -> Result<Arc<dyn Inspect>, Error> {
         let image = open_sound::<O::Older>(self.image, self.place, options)?;
+        let (is, wanted) = (bases.version(), O::Older::version(&image));
+        if is != wanted {
+            let what = format!("is {wanted}, and the older image {is}");
+            return Err(self.about(FsError::Unsupported(what)));
+        }
         let tree = ImageSource::open(image.clone(), &TreeOptions::default());
         let tree = tree.map_err(|error| self.about(error))?;
         let build = Build {
@@ -229,7 +235,8 @@ impl Rearrangement<'_> {
             destination: Destination::whole(self.target),
             progress: self.progress,
         };
-        let options = bases.volume().options();
+        let mut options = bases.volume().options();
+        O::Older::add_nothing(&mut options);
         self.target.refuse_blocks(options.unit(), "the device has larger blocks")?;
         build.on(bases, &options, likeness)?;
         Ok(image)

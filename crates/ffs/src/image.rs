@@ -35,6 +35,12 @@ impl FfsImage {
         Ok(Self { volume, geometry })
     }
 
+    /// Whether numbers begin with their highest byte.
+    #[must_use]
+    pub fn is_big_endian(&self) -> bool {
+        self.volume.sb.order == Order::Big
+    }
+
     /// The volume.
     pub(crate) fn volume(&self) -> &Volume {
         &self.volume

@@ -2,8 +2,8 @@
 
 use crate::error::{Error, ErrorKind};
 use rustix::fs::{
-    AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, ResolveFlags, flock, mkdirat, openat,
-    openat2, statat, unlinkat,
+    AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, ResolveFlags, Stat, flock, mkdirat,
+    openat, openat2, statat, unlinkat,
 };
 use rustix::io::Errno;
 use seekless_fs::snapshot::SnapshotFile;
@@ -13,7 +13,7 @@ use seekless_host::snapshot_request::{
 use seekless_units::{ByteLen, Ino};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -256,16 +256,27 @@ impl<'a> Temporary<'a> {
     /// one.
     pub fn take(mount: &'a Path, name: &'static str) -> Result<Self, Error> {
         let root = open_root(mount)?;
-        flock(&root, FlockOperation::NonBlockingLockExclusive)
-            .map_err(|errno| Error::io(mount.display(), &errno.into()))?;
-        let mut temporary = Self { mount, name, is_there: false, _root: root };
-        match temporary.path().symlink_metadata() {
-            // Not a snapshot yet, or no more.
-            Ok(left) if left.is_file() && left.len() == 0 => fs::remove_file(temporary.path())
-                .map_err(|error| Error::io(temporary.path().display(), &error))?,
-            Ok(_) => drop(remove_mounted(mount, Some(&[name.into()]))?),
-            Err(_) => {}
+        let failed = |errno: Errno| Error::io(mount.display(), &errno.into());
+        flock(&root, FlockOperation::NonBlockingLockExclusive).map_err(|errno| match errno {
+            Errno::WOULDBLOCK => {
+                let what = "another process takes a snapshot of it to check it";
+                Error::new(ErrorKind::System, what).about(mount.display())
+            }
+            errno => failed(errno),
+        })?;
+        // A directory that cannot be opened is one in which no snapshot can be taken.
+        let inside = Inside::new(name.as_bytes()).map_err(|error| error.about(mount.display()))?;
+        if let Ok(home) = inside.open_directory(&root) {
+            match statat(&home, inside.leaf, AtFlags::SYMLINK_NOFOLLOW) {
+                // Not a snapshot yet, or no more.
+                Ok(left) if is_empty_file(&left) => {
+                    unlinkat(&home, inside.leaf, AtFlags::empty()).map_err(failed)?;
+                }
+                Ok(_) => drop(remove_mounted(mount, Some(&[name.into()]))?),
+                Err(_) => {}
+            }
         }
+        let mut temporary = Self { mount, name, is_there: false, _root: root };
         take_mounted(mount, name.as_bytes())?;
         temporary.is_there = true;
         Ok(temporary)
@@ -294,6 +305,10 @@ impl Drop for Temporary<'_> {
             let _ = remove_mounted(self.mount, Some(&[self.name.into()]));
         }
     }
+}
+
+fn is_empty_file(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && stat.st_size == 0
 }
 
 /// For which there is no `ErrorKind`.

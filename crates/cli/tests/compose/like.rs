@@ -632,3 +632,53 @@ fn bases_that_do_not_suit_are_named() {
     fs::write(&old, damaged).expect("write");
     refused(&["--like", &old], 3, &old);
 }
+
+/// A rearrangement keeps the version of the format: an older image of another one is refused.
+#[test]
+fn an_older_image_of_another_version_is_refused() {
+    let scratch = Scratch::new("like-version");
+    let (tree, trace) = (scratch.join("tree"), scratch.join("trace"));
+    fs::create_dir(&tree).expect("mkdir");
+    fs::write(format!("{tree}/file"), [1; 5000]).expect("write");
+    fs::write(&trace, "{\"seekless_trace\":1}\n{\"op\":\"read\",\"path\":\"/file\"}\n")
+        .expect("trace");
+    let image = |name: &str, options: &str| {
+        let path = scratch.join(name);
+        let args = ["build", &tree, "-o", &path, "-q"];
+        let options: Vec<&str> = options.split(' ').collect();
+        text(&seekless(&[&args[..], &options].concat()));
+        path
+    };
+    let pairs = [
+        ("--format fat16 --size 16M", "--format fat12 --size 4M", "fat12"),
+        ("--format ufs2", "--format ufs1", "ufs1"),
+        ("--format ufs2", "--format ufs2 --big-endian", "big-endian"),
+        ("--format ext4", "--format ext2", "ext2"),
+    ];
+    let new = scratch.join("new");
+    for (source, older, is) in pairs {
+        let (source, older) = (image("source", source), image("older", older));
+        let args = ["optimize", &source, "--trace", &trace, "-o", &new, "--like", &older];
+        let (code, said) = failure(&seekless(&args));
+        assert!(code == 4 && said.contains(is), "{older}: {said}");
+        assert!(fs::metadata(&new).is_err(), "nothing is written");
+        fs::remove_file(source).expect("remove");
+        fs::remove_file(older).expect("remove");
+    }
+    // Nor is any file added.
+    let bare = image("bare", "--no-lost-found --size 4M");
+    for more in [&["--like", bare.as_str()][..], &["--inode-size", "512"]] {
+        let args = ["optimize", &bare, "--trace", &trace, "-o", &new, "--force", "-q"];
+        text(&seekless(&[&args[..], more].concat()));
+        assert_eq!(text(&seekless(&["ls", &new])), "file\n", "{more:?}");
+    }
+    // Sizes beyond all numbers are refused.
+    for size in ["+8000000T", "+18446744073709551615"] {
+        for more in [&[][..], &["--like", &image("fat", "--format fat12 --size 4M")]] {
+            let args = ["build", &tree, "-o", &new, "--force", "--format", "fat12", "--size", size];
+            let (code, said) = failure(&seekless(&[&args[..], more].concat()));
+            assert!((2..6).contains(&code), "{size} {more:?}: {said}");
+        }
+        fs::remove_file(scratch.join("fat")).expect("remove");
+    }
+}

@@ -87,6 +87,10 @@ impl OlderVolume for ext::BaseVolume {
         ext::ExtImage::open(device, options)
     }
 
+    fn add_nothing(options: &mut Self::Options) {
+        options.makes_lost_and_found = false;
+    }
+
     fn refuse_damage(image: &Self::Image) -> Result<(), FsError> {
         image.refuse_damage()
     }

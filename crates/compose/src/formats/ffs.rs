@@ -5,9 +5,9 @@ use crate::options::{TouchesIn, VolumeOptions};
 use crate::touched::hot_objects;
 use seekless_device::BlockDevice;
 use seekless_ffs as ufs;
-use seekless_fs::FsError;
 use seekless_fs::format::{Format, OpenOptions};
 use seekless_fs::source::Source;
+use seekless_fs::{FsError, Inspect};
 use seekless_units::ByteLen;
 use std::sync::Arc;
 
@@ -46,6 +46,11 @@ impl OlderVolume for ufs::BaseVolume {
 
     fn open(device: Arc<dyn BlockDevice>, options: OpenOptions) -> Result<Self::Image, FsError> {
         ufs::FfsImage::open(device, options)
+    }
+
+    fn version(image: &Self::Image) -> String {
+        let order = if image.is_big_endian() { "big" } else { "little" };
+        format!("{}, {order}-endian", image.geometry().format)
     }
 
     fn refuse_damage(image: &Self::Image) -> Result<(), FsError> {

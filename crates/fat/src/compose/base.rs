@@ -163,7 +163,8 @@ impl BaseVolume {
         let unsuited =
             |why: String| Err(FsError::Unsupported(format!("the older volume has {why}")));
         let cluster = geometry.cluster_bytes();
-        let spare = options.spare.bytes.get().div_ceil(cluster);
+        // More than FATs can have entries for is refused below, however much it is.
+        let spare = options.spare.bytes.get().div_ceil(cluster).min(u32::MAX.into());
         let used = objects.total(cluster) + self.bad.len() as u64 + spare;
         let needed = (used * 10_000).div_ceil(options.spare.left(0)?);
         let wanted = match options.is_fitted {

@@ -110,7 +110,7 @@ fn fit(
     const MOST: u64 = 1 << 44;
     let root_slots = objects.dir_slots(0);
     let sector = u64::from(make.sector_size);
-    let used = (objects.total(sector) * sector + spare.bytes.get()).min(MOST);
+    let used = (objects.total(sector) * sector + spare.bytes.get().min(MOST)).min(MOST);
     let size = used * 10_000 / spare.left(0)?;
     let mut size = (64u64 << 10).max(size).next_multiple_of(sector);
     let mut by_root: [Option<BTreeMap<u64, u64>>; 2] = [None, None];

@@ -135,7 +135,8 @@ impl ImageWriter<'_> {
         }
         let mut put = |slot: u64, slots: &[u8]| {
             let from = slot as usize * ENTRY_SIZE;
-            debug_assert_eq!(bytes[from], first::DELETED, "slot {slot} has one entry");
+            let is_free = bytes.get(from).is_none_or(|&byte| byte == first::DELETED);
+            debug_assert!(is_free, "slot {slot} has one entry");
             bytes[from..from + slots.len()].copy_from_slice(slots);
         };
         if at == 0 {
