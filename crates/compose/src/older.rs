@@ -73,7 +73,7 @@ pub trait OlderVolume: Sized + 'static {
     /// Lets a build add no file to those of its source.
     fn add_nothing(_options: &mut Self::Options) {}
 
-    /// The version of the format, and of its encoding, which a rearrangement keeps.
+    /// The version of the format, and of its encoding.
     fn version(image: &Self::Image) -> String {
         image.geometry().format.to_string()
     }

@@ -220,10 +220,13 @@ impl Rearrangement<'_> {
         options: OpenOptions,
     ) -> Result<Arc<dyn Inspect>, Error> {
         let image = open_sound::<O::Older>(self.image, self.place, options)?;
-        let (is, wanted) = (bases.version(), O::Older::version(&image));
-        if is != wanted {
-            let what = format!("is {wanted}, and the older image {is}");
-            return Err(self.about(FsError::Unsupported(what)));
+        let (older, own) = (bases.version(), O::Older::version(&image));
+        if older != own {
+            let what = format!("is {own}, and the older image {older}");
+            if likeness.is_strict {
+                return Err(self.about(FsError::Unsupported(what)));
+            }
+            warn!("{}: {what}, as the new image will be", self.image.display());
         }
         let tree = ImageSource::open(image.clone(), &TreeOptions::default());
         let tree = tree.map_err(|error| self.about(error))?;

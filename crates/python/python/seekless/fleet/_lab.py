@@ -66,7 +66,8 @@ def lab(
     work = Path(tempfile.mkdtemp(prefix="seekless-fleet-"))
     is_kept = False
     try:
-        found = run_shards(client, job, count, retries, shared and shared.parts, work)
+        parts = shared.parts if shared else None
+        found = run_shards(client, job, count, retries, parts, work)
         try:
             results = _merged(program, found, work / "merged" if shared else Path(target))
         except CommandError as error:
