@@ -587,7 +587,11 @@ fn names_that_are_no_text_stay() {
     if !there() {
         return;
     }
-    let options = ["-t", "ext4", "-O", "casefold,^has_journal", "-E", "encoding=utf8"];
+    // With another seed the name may lie where its hash belongs, so that nothing is written again but
+    // the checksum. The kernel hashes a name that is no text as it is; e2fsck 1.47.0 takes another hash,
+    // and finds a fault there.
+    let seeded = "encoding=utf8,hash_seed=6d1c7c0e-5a4f-4a3b-9f0e-2b7d1f3c8a95";
+    let options = ["-t", "ext4", "-O", "casefold,^has_journal", "-E", seeded];
     let base = Base::new("casefold", &options);
     let set = run("debugfs", &["-w", "-R", "sif /many flags 0x40081000", base.text()]);
     assert!(set.status.success(), "{set:?}");
@@ -596,7 +600,7 @@ fn names_that_are_no_text_stay() {
     // The hash of the name is another one now.
     let path = base.damaged(&Bytes(Place::File("/many", 1), 8, &[0xFF]));
     let codes: Vec<&str> = check(&path).findings.iter().map(|it| it.code()).collect();
-    assert!(codes.iter().any(|code| code.starts_with("directory.")), "{codes:?}");
+    assert!(codes.contains(&"directory.index"), "{codes:?}");
     assert_eq!(repairs(&base, &path), None);
     let copy = base.dir.join("repaired");
     let listed = run("debugfs", &["-R", "ls -p /many", copy.to_str().expect("path")]).stdout;
