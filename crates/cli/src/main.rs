@@ -25,6 +25,7 @@ mod extract;
 mod failure;
 mod fat_args;
 mod format_args;
+mod gaps;
 mod interrupt;
 mod modelled_disk;
 mod progress;

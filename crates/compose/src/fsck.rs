@@ -1,6 +1,6 @@
-//! Checks of ext images as e2fsck makes them: a volume that is marked clean is not checked unless
-//! that is requested or due, the journal is replayed first, and what a repair overwrites can be
-//! saved.
+//! Checks of ext images as e2fsck makes them: a volume that is marked clean is not checked unless a
+//! check is requested or due, the journal is replayed first, and the blocks that a repair overwrites
+//! can be saved.
 
 use crate::check::{Examined, Mode};
 use seekless_device::BlockDevice;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 /// A check of an ext image.
 pub struct Request {
-    /// What is repaired.
+    /// The errors that are repaired.
     pub mode: Mode,
     /// The superblock that it starts with, and work besides repairs.
     pub options: CheckOptions,
@@ -33,7 +33,7 @@ pub struct Request {
     pub now: Option<Timestamp>,
 }
 
-/// What a check does before it looks at inodes.
+/// Work of a check before it looks at inodes.
 #[derive(Clone, Debug)]
 pub enum Notice {
     /// It replays the journal.

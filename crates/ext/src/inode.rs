@@ -106,7 +106,7 @@ impl<'a> Inodes<'a> {
     }
 
     /// Reads inodes that follow one another in the table of a group, with one request past the cache.
-    /// What cannot be read so is read block by block, so that an error has its place.
+    /// If that fails, they are read block by block, so that an error has its place.
     ///
     /// # Errors
     /// For each inode, as [`Inodes::read`].

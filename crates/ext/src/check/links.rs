@@ -35,7 +35,7 @@ impl LinkPass<'_> {
                 self.links_of(ino, seen, is_placed, &mut nameless);
             }
         }
-        debug_assert!(self.checker.seen.is_none(), "no inodes are found in this pass");
+        debug_assert!(self.checker.seen.is_empty(), "no inodes are found in this pass");
         self.checker.seen = all;
         for &ino in &nameless {
             self.checker.fix(Stage::Connections, Fix::Connect(ino));

@@ -70,7 +70,7 @@ impl CheckedInodes {
         self.get(ino).is_some()
     }
 
-    pub(super) fn is_none(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.pages.is_empty()
     }
 

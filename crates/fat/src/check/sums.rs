@@ -13,8 +13,8 @@ pub(super) struct Mended {
 }
 
 /// The long name of a short entry by the pieces in front of it, if only their checksums contradict
-/// that. A wrong checksum is what a system leaves too that renames a file without support of long
-/// names: so one piece has the right checksum, or the short name is one that is made of the long one.
+/// that. A system without support of long names leaves wrong checksums too, when it renames a file: so
+/// one piece must have the right checksum, or the short name must be one that is made of the long one.
 pub(super) fn mended(pieces: &[LongEntry], short: &ShortEntry) -> Option<Mended> {
     let count = 1 + pieces.iter().rev().position(|it| it.LDIR_Ord & LAST_PIECE != 0)?;
     let own = pieces.get(pieces.len() - count..)?;

@@ -1,16 +1,17 @@
 //! `seekless crash merge`: merges the parts of a campaign.
 
-use super::results::{print_results, sum};
+use super::results::{print_results, sum, unit_json};
 use crate::args::Global;
 use crate::failure::Failure;
-use crate::say::{say, tell, warning};
+use crate::gaps::refuse;
+use crate::say::{say, warning};
 use clap::Args;
 use seekless_crash::UnitResult;
 use seekless_crash::campaign::CampaignError;
 use seekless_crash::explore::levels;
 use seekless_crash::parts::{Gap, Merged, merge};
 use seekless_crash::resume::StatePart;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -42,13 +43,7 @@ pub(super) fn run(args: &MergeArgs, global: &Global) -> Result<ExitCode, Failure
     let merged = merged.map_err(CampaignError::from)?;
     let gaps: Vec<String> = merged.gaps.iter().map(Gap::to_string).collect();
     if !args.partial && !gaps.is_empty() {
-        if global.json {
-            say!("{}", json!({ "merged": false, "gaps": gaps }));
-        } else {
-            gaps.iter().for_each(|gap| tell(gap));
-            tell("nothing was merged (--partial merges what is there)");
-        }
-        return Ok(ExitCode::from(1));
+        return Ok(refuse(&gaps, global));
     }
     gaps.iter().for_each(|gap| warning!("{gap}"));
     if global.json {
@@ -70,16 +65,7 @@ fn print(merged: &Merged) {
 }
 
 fn print_json(merged: &Merged, gaps: &[String]) {
-    let unit = |result: &UnitResult| -> Value {
-        json!({
-            "workload": result.workload,
-            "writes": result.writes,
-            "states": result.coverage.states,
-            "failing": result.failing,
-            "violations": result.codes,
-            "coverage": result.coverage,
-        })
-    };
+    let unit = |result: &UnitResult| unit_json(result, json!(result.coverage));
     let (coverage, failing) = sum(&merged.results);
     let value = json!({
         "merged": true,

@@ -4,7 +4,7 @@ use super::judge::{
     SearchArgs, coverage_json, print_coverage, print_reproducer, reproducer_json, write_new,
 };
 use super::policies::PolicyArgs;
-use super::results::{print_results, sum};
+use super::results::{print_results, sum, unit_json};
 use super::{discipline, target};
 use crate::args::Global;
 use crate::failure::Failure;
@@ -18,7 +18,7 @@ use seekless_crash::resume::StateFile;
 use seekless_crash::script::parse;
 use seekless_crash::shrink::Reproducer;
 use seekless_crash::{Campaign, Extent, Script, Settings, Target, UnitResult, dm_log_writes};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -260,16 +260,7 @@ fn print(args: &CrashRunArgs, settings: &Settings, outcome: &Outcome) {
 
 fn print_json(args: &CrashRunArgs, settings: &Settings, outcome: &Outcome, holds: bool) {
     let search = &settings.search;
-    let unit = |result: &UnitResult| -> Value {
-        json!({
-            "workload": result.workload,
-            "writes": result.writes,
-            "states": result.coverage.states,
-            "failing": result.failing,
-            "violations": result.codes,
-            "coverage": coverage_json(&result.coverage, search),
-        })
-    };
+    let unit = |result: &UnitResult| unit_json(result, coverage_json(&result.coverage, search));
     let (coverage, failing) = sum(&outcome.results);
     let value = json!({
         "workload": args.workload,

@@ -67,7 +67,7 @@ impl Watch for CheckProgress {
         match &self.form {
             ProgressForm::Lines { out, name } => {
                 let mut out = out.lock().unwrap_or_else(PoisonError::into_inner);
-                // Whoever reads it may have ended: the check goes on.
+                // The reader may have ended: the check goes on.
                 let _ = out.write_all(format!("{phase} {done} {of} {name}\n").as_bytes());
             }
             ProgressForm::Bar(bar) => {

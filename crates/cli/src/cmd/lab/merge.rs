@@ -4,13 +4,13 @@ use super::show;
 use super::subject::{Subject, check_of, keep_tables};
 use crate::args::Global;
 use crate::failure::Failure;
-use crate::say::{say, tell, warning};
+use crate::gaps::refuse;
+use crate::say::warning;
 use seekless_lab::LabError;
 use seekless_lab::parts::{Gap, Part, gaps};
 use seekless_lab::plan::Wanted;
 use seekless_lab::run::Run;
 use seekless_lab::store::{EXPERIMENT, Store, merge};
-use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -30,8 +30,8 @@ pub(super) fn run(
 ) -> Result<ExitCode, Failure> {
     let found = together(dirs)?;
     if !partial && !found.gaps.is_empty() {
-        refuse(&found.gaps, global);
-        return Ok(ExitCode::from(1));
+        let gaps: Vec<String> = found.gaps.iter().map(ToString::to_string).collect();
+        return Ok(refuse(&gaps, global));
     }
     for gap in &found.gaps {
         warning!("{gap}");
@@ -42,17 +42,6 @@ pub(super) fn run(
     };
     show::results(&found.subject.experiment, &runs, global);
     Ok(ExitCode::SUCCESS)
-}
-
-/// Lists what prevents a merge.
-fn refuse(gaps: &[Gap], global: &Global) {
-    let gaps: Vec<String> = gaps.iter().map(ToString::to_string).collect();
-    if global.json {
-        say!("{}", json!({ "merged": false, "gaps": gaps }));
-    } else {
-        gaps.iter().for_each(|gap| tell(gap));
-        tell("nothing was merged (--partial merges what is there)");
-    }
 }
 
 /// The runs in a directory of results.

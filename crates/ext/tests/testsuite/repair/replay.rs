@@ -145,7 +145,7 @@ impl Wrong {
     }
 }
 
-/// A damaged transaction is a finding. A preen and a repair write back what e2fsck writes back.
+/// A damaged transaction is a finding. A preen and a repair write back the same blocks as e2fsck.
 #[test]
 fn damage_in_a_journal_is_never_written_home() {
     if !is_there() {
