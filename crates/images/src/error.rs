@@ -104,7 +104,7 @@ impl Error {
         self.kind
     }
 
-    /// What it concerns, outermost first: paths of files, mostly.
+    /// Its subjects, outermost first: mostly paths of files.
     pub fn subjects(&self) -> impl Iterator<Item = String> {
         self.subjects.iter().map(Text::to_string)
     }

@@ -22,8 +22,8 @@ pub fn mounted_on(path: &Path) -> Option<PathBuf> {
     mount.map(|mount| mount.dir)
 }
 
-/// Whether an image is the block device of the root of this process, mounted read-only: what a boot
-/// repairs before it mounts the root for writing.
+/// Whether an image is the block device of the root of this process, mounted read-only. A boot repairs
+/// it before it mounts the root for writing.
 #[must_use]
 pub fn is_read_only_root(path: &Path) -> bool {
     number(path).is_some_and(block_device::is_read_only_root)

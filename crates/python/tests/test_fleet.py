@@ -1,4 +1,4 @@
-"""Work on a cluster gives what one process gives."""
+"""Work on a cluster has the results of one process."""
 
 import json
 import os
@@ -68,7 +68,7 @@ def small(program: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def whole(program: str, small: Path) -> dict[str, bytes]:
-    """What the experiment writes in one process."""
+    """The results of the experiment in one process."""
     output = small.parent / "whole"
     said(program, "lab", "run", str(small), "--only", "first", "-o", str(output))
     return files(output)
@@ -79,7 +79,7 @@ def said(*command: str) -> str:
 
 
 def files(directory: Path) -> dict[str, bytes]:
-    """The results in a directory, without the notes of what was asked for."""
+    """The results in a directory, without the notes of the runs that were requested."""
     found = {
         str(path.relative_to(directory)): path.read_bytes()
         for path in directory.rglob("*")
@@ -315,7 +315,7 @@ def test_score(client: Any, images: list[Path], tmp_path: Path) -> None:
         packed.write(images[2], "third.img")
     given = [str(images[0]), f"file://{images[1]}", f"zip://third.img::file://{archive}"]
     traces: dict[str, Any] = {"one": one, "other": tmp_path / "other.trace"}
-    # Each worker makes one copy of what is not a file of the host.
+    # Each worker makes one copy of an image that is no file of the host.
     workers = client.scheduler_info()["workers"]
     tasks = [client.submit(local, given[2], workers=[it], pure=False) for it in workers]
     before = {Path(place): Path(place).stat().st_ino for place in client.gather(tasks)}

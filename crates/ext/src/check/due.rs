@@ -19,7 +19,7 @@ use std::sync::Arc;
 /// time.
 const DAY: i64 = 86_400;
 
-/// The reason for which a volume is checked in full, although nobody demands it.
+/// The reason for which a volume is checked in full without a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Due {
     /// The superblock or the journal records errors.

@@ -65,7 +65,7 @@ def crash(
 
 
 def _complete(result: dict[str, Any]) -> dict[str, Any]:
-    """Refuses what is not a whole campaign."""
+    """Refuses a campaign of which a part is missing."""
     if not result["merged"]:
         raise FleetError("; ".join(result["gaps"]))
     return result

@@ -25,7 +25,7 @@ class CommandError(FleetError):
         self.command = tuple(command)
         #: Its exit code, negative for a signal; None if it did not run or its worker was lost.
         self.status = status
-        #: What it wrote to standard error.
+        #: Its standard error.
         self.stderr = stderr
         self.kind = "system" if status is None else _KINDS.get(status, "system")
         super().__init__(self._message())

@@ -16,7 +16,7 @@ from ._tasks import scratch
 
 AnyPath = Union[str, "os.PathLike[str]"]
 
-#: What file systems of fsspec say of a file's version, each some of it.
+#: Keys by which file systems of fsspec tell the version of a file; each has some of them.
 _STATE = ("size", "mtime", "created", "LastModified", "last_modified", "updated", "ETag", "CRC")
 
 _guard = threading.Lock()

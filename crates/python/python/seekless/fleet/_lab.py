@@ -97,7 +97,7 @@ class _Shared:
         self.parts = f"{url.rstrip('/')}/{parts}"
         there = self._fs.ls(self._path, detail=False) if self._fs.exists(self._path) else []
         names = {it.rstrip("/").rpartition("/")[2] for it in there}
-        # Files beside the parts of the same shards are merged results of which not all were written.
+        # Files beside the parts of the same shards are merged results, written in part.
         if parts not in names and any(not name.startswith("parts-") for name in names):
             raise ExistsError(f"{url}: has files already")
 

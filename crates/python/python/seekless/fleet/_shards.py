@@ -20,7 +20,7 @@ from distributed import Client, Future
 from ._errors import CommandError, ShardError
 from ._tasks import Cancellation, running, scratch
 
-#: What a shard writes, in its working directory; no file that is sent has this name.
+#: The output of a shard, in its working directory; no file that is sent has this name.
 RESULTS = ".seekless-results"
 #: Seconds between two looks at whether a task was cancelled.
 PATIENCE = 0.2
@@ -77,7 +77,7 @@ def options(**values: object) -> list[str]:
 def run_shards(
     client: Client, job: Job, count: int, retries: int, parts: Optional[str], into: Path
 ) -> list[Path]:
-    """Runs all shards on the workers. Returns what each has written, under `into`.
+    """Runs all shards on the workers. Returns the output of each, below `into`.
 
     With `parts`, a URL of fsspec, workers write the results there, and those that are there already
     are not repeated.

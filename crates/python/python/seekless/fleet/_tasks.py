@@ -1,4 +1,4 @@
-"""Tasks: waiting for them here, and what they need to know on a worker."""
+"""Tasks: waiting for them here, and the state that they need on a worker."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def scratch() -> str:
 
 
 class Cancellation:
-    """Whether the task of this thread was cancelled, or its client is gone."""
+    """Whether the task of this thread was cancelled, or its client has ended."""
 
     def __init__(self) -> None:
         self._key: Any = thread_state.key
