@@ -46,19 +46,6 @@ fn pause_between(events: &[Event], from: usize, to: usize) -> u64 {
     events[to].time.get().saturating_sub(events[from].time.get())
 }
 
-/// The events with each stretch of a process in one piece: its reads until it waits for another
-/// process. Stretches follow each other as they begin. Where processes take turns this is the order
-/// of the trace; where they race, each finds its reads in one place, whichever is ahead in a run,
-/// and a drive sees as many sequential streams as there are processes.
-pub(super) fn stretches(events: &[Event]) -> Vec<usize> {
-    // The event that each one's stretch began with.
-    let mut began: Vec<usize> = Vec::with_capacity(events.len());
-    for (at, step) in steps(events).enumerate() {
-        began.push(step.own.filter(|_| step.goes_on).map_or(at, |own| began[own]));
-    }
-    sorted_by(&began)
-}
-
 /// The events in the order of one more run, by their places in the trace. The
 /// events of a process stay in their order, and so do all of a trace in which
 /// processes follow each other; a trace without processes is left as it is.
@@ -125,9 +112,8 @@ mod tests {
         Event::new(Nanos::new(time), Op::Read, format!("/{pid}").into_bytes()).by(pid)
     }
 
-    /// Whether nothing is moved, by either.
     fn in_order(events: &[Event]) -> bool {
-        drawn(events, 1).is_sorted() && stretches(events).is_sorted()
+        drawn(events, 1).is_sorted()
     }
 
     #[test]
@@ -157,8 +143,6 @@ mod tests {
     fn processes_side_by_side_drift_apart() {
         let events: Vec<Event> = (0..4000).map(|n| event(n * 100, 1 + (n % 4) as u32)).collect();
         let order = drawn(&events, 1);
-        let together: Vec<u32> = stretches(&events).iter().map(|at| events[*at].pid).collect();
-        assert!(together.is_sorted(), "each in one piece");
         for pid in 1..=4 {
             let own: Vec<usize> =
                 order.iter().copied().filter(|at| events[*at].pid == pid).collect();

@@ -76,8 +76,6 @@ pub enum Processes {
     /// As in another run: each goes at its own pace, with pauses drawn around
     /// those of the trace, by a seed.
     SideBySide(u64),
-    /// The reads of a process until it waits for another one in one piece: the order to lay out by.
-    Apart,
 }
 
 impl Default for Machine {
@@ -104,14 +102,14 @@ impl Machine {
 
     /// The machine whose reads are to be laid out in their order. A listing's read-ahead depends on
     /// the present places, and so does the merging of requests: neither is modelled.
+    ///
+    /// Reads of processes side by side keep the order of the trace. Another run reads at most places
+    /// a little before or behind where this one did: over short distances, much of it forward, which
+    /// a disk does without waiting for another turn. Each process's reads in one piece would give
+    /// fewer seeks to some programs, but over longer distances.
     #[must_use]
     pub fn for_layout() -> Self {
-        Self {
-            listing_read_ahead: false,
-            merges: false,
-            processes: Processes::Apart,
-            ..Self::default()
-        }
+        Self { listing_read_ahead: false, merges: false, ..Self::default() }
     }
 }
 
@@ -216,7 +214,6 @@ pub fn replay(
     let order = match machine.processes {
         Processes::AsRecorded => (0..events.len()).collect(),
         Processes::SideBySide(seed) => interleave::drawn(events, seed),
-        Processes::Apart => interleave::stretches(events),
     };
     order.into_iter().try_for_each(|at| run(at, &events[at]))?;
     replay.out.touched_blocks = replay.touched.len() as u64;
