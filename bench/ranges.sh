@@ -2,8 +2,10 @@
 # The seeks that `seekless optimize` promises for runs that were not recorded, beside the seeks that
 # such runs make, for programs with several threads or processes. Each program is recorded
 # RECORDINGS times from an image by mke2fs; the image is optimized by all of the recordings; then the
-# program runs RUNS times from cold caches. Prints the table of docs/score.md. Root, for loop
-# devices, overlayfs and the recorder; python3, gcc, make; 12 GB in TMPDIR.
+# program runs RUNS times from cold caches. Then it runs from a disk with the times of DEVICE, served
+# by `seekless disk --realtime`, three times before and after: how long the disk is busy with as many
+# requests in its queue as the program and the kernel send. Prints the table of docs/score.md. Root,
+# for loop devices, overlayfs, FUSE and the recorder; python3, gcc, make; 12 GB in TMPDIR.
 #
 #   bench/ranges.sh [PROGRAM...]     (default: those of make, javac, rustc, cargo, go, cat that this
 #                                     machine has; cargo fetches crates from the network)
@@ -19,15 +21,19 @@ here=$(cd "$(dirname "$0")/.." && pwd)
 seekless=$(realpath "${SEEKLESS:-$here/target/release/seekless}")
 device=${DEVICE:-sata-7200}
 work=$(mktemp -d "${TMPDIR:-/var/tmp}/ranges.XXXXXX")
+loop= server=
 clean() {
     umount -R -l "$work/merged" 2>/dev/null || true
     umount -l "$work/over" 2>/dev/null || true
     umount -l "$work/mnt" 2>/dev/null || true
+    [ -z "$loop" ] || losetup -d "$loop" 2>/dev/null || true
+    umount -l "$work/d" 2>/dev/null || true
+    [ -z "$server" ] || wait "$server" 2>/dev/null || true
     rm -rf "$work"
 }
 trap clean EXIT
 cd "$work"
-mkdir mnt over merged
+mkdir mnt over merged d
 
 has() { command -v "$1" >/dev/null; }
 programs=("$@")
@@ -115,18 +121,52 @@ chmod +x tree/start
 
 folder_of() { case $1 in make) echo c ;; javac) echo java ;; *) echo "$1" ;; esac; }
 
-# record IMAGE TRACE PROGRAM: as `--verify-program --chroot` runs it, under an overlay.
-record() {
-    mount -o loop,ro,noatime "$1" mnt
+# overlay: what `mnt` has, as `merged`, under an overlay: as `--verify-program --chroot` does it.
+overlay() {
     mount -t tmpfs none over
     mkdir over/upper over/work
     mount -t overlay -o lowerdir=mnt,upperdir=over/upper,workdir=over/work none merged
     for part in proc dev; do mount --rbind --make-rslave /$part merged/$part; done
-    "$seekless" record --mount mnt -o "$2" -- chroot merged /start "$3" "$(folder_of "$3")" >/dev/null 2>record.log ||
-        { cat record.log >&2; exit 1; }
+}
+
+no_overlay() {
     umount -R merged
     umount over
     umount mnt
+}
+
+# record IMAGE TRACE PROGRAM
+record() {
+    mount -o loop,ro,noatime "$1" mnt
+    overlay
+    "$seekless" record --mount mnt -o "$2" -- chroot merged /start "$3" "$(folder_of "$3")" >/dev/null 2>record.log ||
+        { cat record.log >&2; exit 1; }
+    no_overlay
+}
+
+# busy IMAGE PROGRAM: for how many milliseconds the disk is busy while the program runs.
+busy() {
+    "$seekless" disk "$1" d --realtime --model "$device" >/dev/null &
+    server=$!
+    until [ -e d/disk ]; do sleep 0.02; done
+    loop=$(losetup --find --show --direct-io=on --read-only d/disk)
+    # That of most block devices; the kernel sets another one for a loop device on FUSE.
+    echo 128 >"/sys/block/${loop#/dev/}/queue/read_ahead_kb"
+    mount -o ro,noload,noatime "$loop" mnt
+    overlay
+    echo 3 >/proc/sys/vm/drop_caches
+    echo 'phase program' >d/control
+    chroot merged /start "$2" "$(folder_of "$2")" >/dev/null 2>busy.log || { cat busy.log >&2; exit 1; }
+    python3 -c '
+import json
+print(next(phase["busy_ms"] for phase in json.load(open("d/stats.json"))["phases"] if phase["name"] == "program"))'
+    no_overlay
+    losetup -d "$loop"
+    loop=
+    # The kernel detaches the loop device a moment later.
+    until umount d 2>/dev/null; do sleep 0.1; done
+    wait "$server"
+    server=
 }
 
 # counted IMAGE TRACE PROGRAM RUNS RESULT: exit code 1 is a prediction that does not hold.
@@ -135,8 +175,8 @@ counted() {
         -- /start "$3" "$(folder_of "$3")" >"$5" 2>"$5.err" || [ $? = 1 ] || { cat "$5.err" >&2; exit 1; }
 }
 
-echo '| program | blocks | own order | promised | counted | runs inside | device time, of as built |'
-echo '|---|---|---|---|---|---|---|'
+echo '| program | blocks | own order | promised | counted | runs inside | device time, of as built | with a queue |'
+echo '|---|---|---|---|---|---|---|---|'
 for block in ${BLOCKS:-4096 1024}; do
     size=$(du -sm tree | cut -f1)
     mke2fs -q -F -t ext4 -b "$block" -d tree base.img $((size * 3 / 2 + 500))M >/dev/null
@@ -150,8 +190,11 @@ for block in ${BLOCKS:-4096 1024}; do
         "$seekless" optimize base.img "${traces[@]}" -o new.img --force --json >gain.json
         counted base.img 1.trace "$program" 3 base.json
         counted new.img 1.trace "$program" "${RUNS:-10}" new.json
+        for image in base new; do
+            for _ in 1 2 3; do busy $image.img "$program"; done >$image.busy
+        done
         python3 - "$program" "$block" "$device" <<'PY'
-import json, sys
+import json, statistics, sys
 program, block, device = sys.argv[1:]
 gain, base, new = (json.load(open(f"{name}.json")) for name in ("gain", "base", "new"))
 least, most = gain["held_out"][0]["expected_seeks"]
@@ -159,8 +202,9 @@ own = [trace["after"]["seeks"] for trace in gain["traces"]]
 runs = sorted(run["seeks"] for run in new["runs"])
 inside = sum(least <= run <= most for run in runs)
 time = [one["program"][f"ms_on_{device}"]["median"] for one in (base, new)]
+busy = [statistics.median(map(float, open(f"{name}.busy"))) for name in ("base", "new")]
 print(f"| {program} | {int(block) >> 10}K | {min(own):,} | {least:,} to {most:,} | {runs[0]:,} to {runs[-1]:,} "
-      f"| {inside} of {len(runs)} | {time[1] / time[0]:.2f} |", flush=True)
+      f"| {inside} of {len(runs)} | {time[1] / time[0]:.2f} | {busy[1] / busy[0]:.2f} |", flush=True)
 PY
     done
 done
