@@ -206,7 +206,7 @@ impl FatBuildArgs {
             Dropped::Loss(_) => None,
         };
         let names = self.drop.iter().filter_map(name).collect();
-        DroppedXattrs { all: !is_fat && self.has(Loss::Xattrs), names }
+        DroppedXattrs { all: !is_fat && self.has(Loss::Xattrs), names, ..Default::default() }
     }
 
     /// Refuses the items that are for FAT images only.

@@ -13,6 +13,8 @@ pub use builder::TreeBuilder;
 pub use ordered::OrderedBuilder;
 pub use walk::{inode_walk, walk};
 
+use store::Store;
+
 /// A file of a [`Tree`]: hard links refer to the same one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct NodeId(u32);
@@ -184,6 +186,29 @@ impl Tree {
     #[must_use]
     pub fn xattr_sets(&self) -> usize {
         self.xattrs.len()
+    }
+
+    /// Replaces extended attributes: `change` returns those that a node has from now on, or `None`
+    /// for those that it has already.
+    ///
+    /// # Errors
+    /// As [`TreeBuilder::set_xattrs`].
+    pub fn change_xattrs(
+        &mut self,
+        mut change: impl FnMut(&Self, NodeId) -> Option<Vec<Xattr>>,
+    ) -> Result<(), FsError> {
+        let mut store = Store::with_xattrs(&self.xattrs);
+        let mut changed = Vec::new();
+        for id in self.ids() {
+            if let Some(xattrs) = change(self, id) {
+                changed.push((id, store.xattrs(xattrs)?));
+            }
+        }
+        for (id, set) in changed {
+            self.nodes[id.index()].xattrs = set;
+        }
+        self.xattrs = store.xattrs;
+        Ok(())
     }
 
     /// The other times; if the source has none, all are `mtime`.
@@ -384,6 +409,32 @@ mod tests {
         assert_eq!(names(&tree, NodeId::ROOT), ["b"]);
         let file = tree.resolve(b"b").unwrap();
         assert_eq!((tree.node(file).names, tree.path(file)), (1, b"b".to_vec()));
+    }
+
+    #[test]
+    fn names_of_a_file_become_files_and_attributes_change() {
+        let mut builder = TreeBuilder::new(attr(FileKind::Directory));
+        let content = NewPayload::Content(1);
+        let file = builder.add(NodeId::ROOT, b"a", attr(FileKind::Regular), content).unwrap();
+        builder.add_link(NodeId::ROOT, b"b", file).unwrap();
+        builder.add_link(NodeId::ROOT, b"c", file).unwrap();
+        let note = Xattr { name: b"user.a".to_vec(), value: b"1".to_vec() };
+        builder.set_xattrs(file, vec![note.clone()]).unwrap();
+        assert_eq!((builder.attr(file).size, builder.attr(file).kind), (3, FileKind::Regular));
+        builder.split_links().unwrap();
+        let mut tree = builder.finish();
+        assert_eq!((tree.nodes().len(), names(&tree, NodeId::ROOT).len()), (4, 3));
+        for name in [b"a", b"b", b"c"] {
+            let node = tree.node(tree.resolve(name).unwrap());
+            assert_eq!((node.names, node.payload), (1, Payload::Content(1)));
+            assert_eq!(tree.xattrs(node), std::slice::from_ref(&note));
+        }
+        let other = Xattr { name: b"user.b".to_vec(), value: b"2".to_vec() };
+        let b = tree.resolve(b"b").unwrap();
+        tree.change_xattrs(|_, id| (id == b).then(|| vec![other.clone()])).unwrap();
+        assert_eq!(tree.xattrs(tree.node(b)), [other]);
+        let a = tree.node(tree.resolve(b"a").unwrap());
+        assert_eq!((tree.xattrs(a), tree.xattr_sets()), (&[note][..], 3));
     }
 
     #[test]

@@ -201,7 +201,7 @@ fn content_key(stat: &rustix::fs::Stat) -> u64 {
 }
 
 /// The data segments of a file, as its file system reports them.
-fn data_segments(file: BorrowedFd<'_>, size: u64) -> Result<Vec<Segment>, Errno> {
+pub(crate) fn data_segments(file: BorrowedFd<'_>, size: u64) -> Result<Vec<Segment>, Errno> {
     let mut segments = Vec::new();
     let mut at = 0;
     while at < size {

@@ -17,6 +17,8 @@
 #[derive(Clone, Debug, Default)]
 pub struct Excludes {
     patterns: Vec<Pattern>,
+    /// Files that are kept whatever `patterns` say.
+    includes: Vec<Pattern>,
     idle: Vec<String>,
 }
 
@@ -54,20 +56,34 @@ impl Excludes {
     #[must_use]
     pub fn new<S: AsRef<[u8]>>(patterns: &[S]) -> Self {
         let mut all = Self::default();
+        all.patterns = all.compiled(patterns);
+        all
+    }
+
+    /// Keeps files that match other patterns, with everything below them, and the directories above
+    /// them.
+    #[must_use]
+    pub fn except<S: AsRef<[u8]>>(mut self, patterns: &[S]) -> Self {
+        self.includes = self.compiled(patterns);
+        self
+    }
+
+    fn compiled<S: AsRef<[u8]>>(&mut self, patterns: &[S]) -> Vec<Pattern> {
+        let mut compiled = Vec::new();
         let files = patterns.iter().map(|lines| {
             let lines = lines.as_ref();
             lines.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(lines)
         });
         for line in files.flat_map(|lines| lines.split(|&byte| byte == b'\n')) {
             match compile(line) {
-                Ok(pattern) => all.patterns.extend(pattern),
+                Ok(pattern) => compiled.extend(pattern),
                 Err(why) => {
                     let line = String::from_utf8_lossy(line);
-                    all.idle.push(format!("pattern '{line}' matches nothing: {why}"));
+                    self.idle.push(format!("pattern '{line}' matches nothing: {why}"));
                 }
             }
         }
-        all
+        compiled
     }
 
     /// The patterns that can match nothing, because a class is not closed, nothing follows a
@@ -87,13 +103,40 @@ impl Excludes {
     /// The directories above are not considered.
     #[must_use]
     pub fn matches(&self, path: &[u8], is_dir: bool) -> bool {
-        let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
-        let found = self.patterns.iter().rev().find(|pattern| {
-            (is_dir || !pattern.for_directories)
-                && is_match(&pattern.tokens, if pattern.for_names { name } else { path })
-        });
-        found.is_some_and(|pattern| !pattern.keeps)
+        if self.includes.is_empty() {
+            return last_match_is_plain(&self.patterns, path, is_dir);
+        }
+        // Below a directory that is left out, a file may be kept.
+        !is_dir && self.leaves_out(path, is_dir)
     }
+
+    /// Whether directories are kept only because of files that may be below them.
+    #[must_use]
+    pub fn has_includes(&self) -> bool {
+        !self.includes.is_empty()
+    }
+
+    /// Whether a file is left out, by itself or with a directory above it.
+    #[must_use]
+    pub fn leaves_out(&self, path: &[u8], is_dir: bool) -> bool {
+        let is_match = |patterns: &[Pattern]| {
+            let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
+            let mut above = ends.filter_map(|at| path.get(..at));
+            above.any(|dir| last_match_is_plain(patterns, dir, true))
+                || last_match_is_plain(patterns, path, is_dir)
+        };
+        is_match(&self.patterns) && !is_match(&self.includes)
+    }
+}
+
+/// Whether the last of the patterns that match a path does not begin with `!`.
+fn last_match_is_plain(patterns: &[Pattern], path: &[u8], is_dir: bool) -> bool {
+    let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+    let found = patterns.iter().rev().find(|pattern| {
+        (is_dir || !pattern.for_directories)
+            && is_match(&pattern.tokens, if pattern.for_names { name } else { path })
+    });
+    found.is_some_and(|pattern| !pattern.keeps)
 }
 
 /// A line without the spaces at its end, except those after a backslash.

@@ -31,7 +31,7 @@ pub struct ReplacedLink {
 }
 
 /// Number of bits in a key for a node of a layer.
-const NODE_BITS: u32 = 32;
+pub(crate) const NODE_BITS: u32 = 32;
 
 impl LayeredSource {
     /// Lays sources over one another, each with its name for messages.
@@ -54,6 +54,11 @@ impl LayeredSource {
         }
         let tree = unpacker.finish()?.tree;
         Ok(Self { layers, tree, replaced_links })
+    }
+
+    /// A tree whose contents are those of layers: each key has the number of a layer and a node there.
+    pub(crate) fn from_parts(layers: Vec<(String, Arc<dyn Source + Send>)>, tree: Tree) -> Self {
+        Self { layers, tree, replaced_links: Vec::new() }
     }
 
     /// Symlinks replaced by directories, which is rarely intended: if `/lib` leads to `/usr/lib`, a
@@ -100,7 +105,7 @@ impl Source for LayeredSource {
 }
 
 /// Adds a layer on top; records symlinks that directories replace.
-fn add_layer(
+pub(crate) fn add_layer(
     unpacker: &mut Unpacker,
     number: usize,
     layer: &dyn Source,

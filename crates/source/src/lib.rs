@@ -7,6 +7,7 @@
 //! - [`tar`]: an archive, compressed or not
 //! - [`oci`]: the root file system of a container image
 //! - [`layered`]: several of these over one another
+//! - [`amend`]: changes to the whole tree; [`contexts`]: SELinux contexts by path
 //! - [`image`]: a file-system image, as a file, in a qcow2 image, or on a device
 //! - [`options`]: changes made while reading: excludes, owners, times
 //! - [`manifest`]: the contents of a source, as text that is equal for two sources only if they are
@@ -28,11 +29,14 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod amend;
 pub mod archive;
+pub mod contexts;
 pub mod directory;
 mod excludes;
 pub mod image;
 pub mod layered;
+mod list;
 pub mod manifest;
 
 pub mod oci;
@@ -42,12 +46,17 @@ pub use recognize::what_it_seems;
 pub mod tar;
 mod unpack;
 
+pub use amend::{AmendError, Amendments, DeviceTable, Labels, Manifest, ManifestRole, TableSyntax};
 pub use archive::ArchiveSource;
+pub use contexts::FileContexts;
 pub use directory::DirectorySource;
 pub use excludes::Excludes;
 pub use image::ImageSource;
 pub use layered::{LayeredSource, ReplacedLink};
-pub use options::{DroppedXattrs, IdMap, IdRange, MetadataCalls, Notices, TreeOptions};
+pub use list::ListError;
+pub use options::{
+    DroppedXattrs, IdMap, IdRange, MetadataCalls, Notices, TreeOptions, XattrPolicy,
+};
 
 use seekless_device::{BlockDevice, FileDevice};
 use seekless_fs::FsError;

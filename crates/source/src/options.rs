@@ -77,19 +77,86 @@ pub struct DroppedXattrs {
     pub all: bool,
     /// Attributes with these names.
     pub names: Vec<Vec<u8>>,
+    /// Attributes that this does not keep.
+    pub policy: XattrPolicy,
+}
+
+/// Which extended attributes are kept: a list of namespaces (`user`), of attributes
+/// (`security.capability`), `acl` for access control lists, and `all`. One with `^` in front is
+/// dropped. Of several that match, the last decides; without any, an attribute is kept if the list
+/// only drops some.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct XattrPolicy {
+    rules: Vec<XattrRule>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct XattrRule {
+    keeps: bool,
+    name: String,
+}
+
+impl FromStr for XattrPolicy {
+    type Err = String;
+
+    /// Parses a list with commas; `none` drops all.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let rule = |item: &str| {
+            let (keeps, name) = match item.strip_prefix('^') {
+                Some(name) => (false, name),
+                None => (true, item),
+            };
+            let (keeps, name) = if item == "none" { (false, "all") } else { (keeps, name) };
+            let space = name.split('.').next().unwrap_or_default();
+            let is_whole = matches!(name, "all" | "acl");
+            let is_space = matches!(space, "user" | "trusted" | "security" | "system");
+            if !is_whole && (!is_space || name.ends_with('.')) {
+                let known = "user, trusted, security, system, acl, all, none or a whole name";
+                return Err(format!("'{item}' is not {known}"));
+            }
+            Ok(XattrRule { keeps, name: name.to_string() })
+        };
+        Ok(Self { rules: text.split(',').map(rule).collect::<Result<_, _>>()? })
+    }
+}
+
+impl XattrPolicy {
+    /// Whether an attribute is kept.
+    #[must_use]
+    pub fn keeps(&self, name: &[u8]) -> bool {
+        let is_match = |rule: &&XattrRule| match rule.name.as_str() {
+            "all" => true,
+            "acl" => name.starts_with(b"system.posix_acl_"),
+            known => match name.strip_prefix(known.as_bytes()) {
+                Some([]) => true,
+                Some([b'.', ..]) => !known.contains('.'),
+                _ => false,
+            },
+        };
+        match self.rules.iter().rev().find(is_match) {
+            Some(rule) => rule.keeps,
+            None => self.rules.iter().all(|rule| !rule.keeps),
+        }
+    }
+
+    /// Whether all attributes are kept.
+    #[must_use]
+    pub fn is_all(&self) -> bool {
+        self.rules.is_empty()
+    }
 }
 
 impl DroppedXattrs {
     /// Whether an attribute is dropped.
     #[must_use]
     pub fn has(&self, name: &[u8]) -> bool {
-        self.all || self.names.iter().any(|dropped| dropped == name)
+        self.all || self.names.iter().any(|dropped| dropped == name) || !self.policy.keeps(name)
     }
 
     /// Whether no attribute is dropped.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        !self.all && self.names.is_empty()
+        !self.all && self.names.is_empty() && self.policy.is_all()
     }
 }
 
@@ -183,6 +250,15 @@ pub struct IdRange {
     count: u32,
 }
 
+impl IdRange {
+    /// A range; `None` if it is empty, or leaves the numbers that there are.
+    #[must_use]
+    pub fn new(from: u32, to: u32, count: u32) -> Option<Self> {
+        let ends = [from, to].map(|start| start.checked_add(count));
+        (count > 0 && !ends.contains(&None)).then_some(Self { from, to, count })
+    }
+}
+
 impl FromStr for IdRange {
     type Err = String;
 
@@ -193,12 +269,8 @@ impl FromStr for IdRange {
         let number = |part: &str| part.parse::<u32>().ok().filter(|_| !is_signed(part));
         let mut numbers = text.split(':').map(|part| number(part).ok_or_else(bad));
         let mut next = || numbers.next().unwrap_or_else(|| Err(bad()));
-        let range = Self { from: next()?, to: next()?, count: next()? };
-        let ends = [range.from, range.to].map(|start| start.checked_add(range.count));
-        if numbers.next().is_some() || range.count == 0 || ends.contains(&None) {
-            return Err(bad());
-        }
-        Ok(range)
+        let range = Self::new(next()?, next()?, next()?);
+        if numbers.next().is_some() { Err(bad()) } else { range.ok_or_else(bad) }
     }
 }
 
@@ -245,6 +317,31 @@ mod tests {
         }
         for text in ["1:2", "1:2:0", "a:b:c", "1:2:3:4", "4294967295:0:2"] {
             assert!(text.parse::<IdRange>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_list_says_which_attributes_are_kept() {
+        let names =
+            ["user.a", "user.b.c", "security.selinux", "system.posix_acl_access", "trusted.x"];
+        for (list, kept) in [
+            ("all", &[0, 1, 2, 3, 4][..]),
+            ("none", &[]),
+            ("user", &[0, 1]),
+            ("user.b", &[]),
+            ("user.b.c,acl", &[1, 3]),
+            ("^security.selinux", &[0, 1, 3, 4]),
+            ("all,^user,user.a", &[0, 2, 3, 4]),
+            ("none,trusted", &[4]),
+            ("system,^acl", &[]),
+        ] {
+            let policy: XattrPolicy = list.parse().unwrap();
+            let found: Vec<usize> =
+                (0..names.len()).filter(|at| policy.keeps(names[*at].as_bytes())).collect();
+            assert_eq!(found, kept, "{list}");
+        }
+        for list in ["", "users", "user.", "^", "x.y", "user,,acl"] {
+            assert!(list.parse::<XattrPolicy>().is_err(), "{list}");
         }
     }
 

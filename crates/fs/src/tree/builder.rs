@@ -5,7 +5,7 @@ use super::{Entry, NewPayload, Node, NodeAttr, NodeId, Payload, Tree, check_name
 use crate::attr::{FileKind, Xattr, inode_flag};
 use crate::error::FsError;
 use hashbrown::HashTable;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 
 /// Builds a [`Tree`] in any order, by (directory, name). Adding an existing name replaces it, as
@@ -210,6 +210,28 @@ impl TreeBuilder {
         }
     }
 
+    /// Removes directories without entries whose path is `condemned`, those below others first.
+    pub fn remove_empty(&mut self, condemned: impl Fn(&[u8]) -> bool) {
+        let mut counts: HashMap<NodeId, u32> = HashMap::new();
+        let mut dirs = Vec::new();
+        for (at, entry) in self.entries.iter().enumerate() {
+            let Some(path) = self.path(at as u32) else { continue };
+            *counts.entry(entry.parent).or_default() += 1;
+            if self.node(entry.node).kind == FileKind::Directory && condemned(&path) {
+                dirs.push((path.split(|&byte| byte == b'/').count(), at));
+            }
+        }
+        dirs.sort_unstable_by(|a, b| b.cmp(a));
+        for (_, at) in dirs {
+            let entry = self.entries[at];
+            if counts.get(&entry.node).is_none_or(|count| *count == 0) {
+                let name = name_of(&self.store.bytes, &entry).to_vec();
+                self.remove(entry.parent, &name);
+                counts.entry(entry.parent).and_modify(|count| *count -= 1);
+            }
+        }
+    }
+
     /// The path of an entry; `None` if it is below a removed one.
     fn path(&self, at: u32) -> Option<Vec<u8>> {
         let mut names: Vec<&[u8]> = Vec::new();
@@ -248,6 +270,61 @@ impl TreeBuilder {
             }
             _ => &[],
         }
+    }
+
+    /// A node's attributes.
+    #[must_use]
+    pub fn attr(&self, id: NodeId) -> NodeAttr {
+        let node = self.node(id);
+        let times = node.times.checked_sub(1).and_then(|at| self.store.times.get(at as usize));
+        NodeAttr {
+            kind: node.kind,
+            perm: node.perm,
+            uid: node.uid,
+            gid: node.gid,
+            size: node.size,
+            mtime: node.mtime,
+            times: times.copied(),
+            flags: node.flags,
+        }
+    }
+
+    /// A directory and all files below it, each once; another file alone.
+    #[must_use]
+    pub fn below(&self, dir: NodeId) -> Vec<NodeId> {
+        let mut children: HashMap<NodeId, Vec<NodeId>> = HashMap::new();
+        for entry in self.entries.iter().filter(|entry| entry.parent != REMOVED) {
+            children.entry(entry.parent).or_default().push(entry.node);
+        }
+        let (mut found, mut seen) = (vec![dir], HashSet::from([dir]));
+        let mut at = 0;
+        while let Some(&node) = found.get(at) {
+            at += 1;
+            let below = children.get(&node).into_iter().flatten();
+            found.extend(below.filter(|node| seen.insert(**node)));
+        }
+        found
+    }
+
+    /// Makes each name of a file with several a file of its own, with the same contents.
+    ///
+    /// # Errors
+    /// [`FsError::NoSpace`] for more files than a tree can contain.
+    pub fn split_links(&mut self) -> Result<(), FsError> {
+        for at in 0..self.entries.len() {
+            let entry = self.entries[at];
+            if entry.parent == REMOVED || self.node(entry.node).names < 2 {
+                continue;
+            }
+            if self.nodes.len() >= (u32::MAX - 1) as usize {
+                return Err(FsError::NoSpace("more than 4 billion files".into()));
+            }
+            let own = Node { names: 1, first_entry: at as u32, ..*self.node(entry.node) };
+            self.nodes[entry.node.index()].names -= 1;
+            self.entries[at].node = NodeId(self.nodes.len() as u32);
+            self.nodes.push(own);
+        }
+        Ok(())
     }
 
     /// Replaces a node's attributes; kind, contents and names stay.

@@ -31,6 +31,12 @@ impl Store {
         }
     }
 
+    /// A store that has these sets of extended attributes, the first of which is empty.
+    pub(super) fn with_xattrs(sets: &[Vec<Xattr>]) -> Self {
+        let numbered = sets.iter().cloned().zip(0..);
+        Self { xattrs: sets.to_vec(), xattr_index: numbered.collect(), ..Self::new() }
+    }
+
     /// Stores a name or target. Returns its offset.
     pub(super) fn bytes(&mut self, bytes: &[u8]) -> Result<u32, FsError> {
         let at = u32::try_from(self.bytes.len())

@@ -1,0 +1,53 @@
+//! Owners by name, as the tree's own `/etc/passwd` and `/etc/group` have them.
+
+use super::edit::Edit;
+use crate::list::{lines, shown};
+use seekless_fs::FsError;
+use std::collections::HashMap;
+
+/// Numbers of the users and groups of a tree.
+pub(super) struct Owners {
+    users: HashMap<Vec<u8>, u32>,
+    groups: HashMap<Vec<u8>, u32>,
+}
+
+/// Longer files are no lists of users.
+const LONGEST: u64 = 16 << 20;
+
+impl Owners {
+    /// Reads the users and groups of a tree.
+    pub(super) fn of(edit: &mut Edit) -> Result<Self, FsError> {
+        let mut ids = |path| {
+            let text = edit.read(path, LONGEST)?.unwrap_or_default();
+            let id = |line: &[u8]| {
+                let mut fields = line.split(|&byte| byte == b':');
+                let name = fields.next().filter(|name| !name.is_empty())?;
+                let id = fields.nth(1).and_then(number)?;
+                Some((name.to_vec(), id))
+            };
+            // Of several, the first counts, as in the C library.
+            let mut found: Vec<_> = lines(&text).filter_map(|(_, line)| id(line)).collect();
+            found.reverse();
+            Ok::<_, FsError>(found.into_iter().collect())
+        };
+        Ok(Self { users: ids(b"etc/passwd")?, groups: ids(b"etc/group")? })
+    }
+
+    /// A user's number, from a number or name.
+    pub(super) fn user(&self, text: &[u8]) -> Result<u32, String> {
+        let found = number(text).or_else(|| self.users.get(text).copied());
+        found.ok_or_else(|| format!("user '{}' is not in the tree's /etc/passwd", shown(text)))
+    }
+
+    /// A group's number, from a number or name.
+    pub(super) fn group(&self, text: &[u8]) -> Result<u32, String> {
+        let found = number(text).or_else(|| self.groups.get(text).copied());
+        found.ok_or_else(|| format!("group '{}' is not in the tree's /etc/group", shown(text)))
+    }
+}
+
+/// A number in decimal digits.
+pub(super) fn number(text: &[u8]) -> Option<u32> {
+    let digits = std::str::from_utf8(text).ok()?;
+    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok()).flatten()
+}
