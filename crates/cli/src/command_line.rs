@@ -107,7 +107,7 @@ pub(crate) enum Command {
     Growfs(cmd::growfs::GrowfsArgs),
     Info(cmd::info::InfoArgs),
     Check(cmd::check::CheckArgs),
-    Manifest(cmd::manifest::ManifestArgs),
+    Manifest(Box<cmd::manifest::ManifestArgs>),
     Lab(cmd::lab::LabCommand),
     Layout(cmd::layout::LayoutArgs),
     Ls(cmd::ls::LsArgs),

@@ -66,6 +66,7 @@ fn option(term: Term) -> &'static str {
         Term::OlderPartition => "--like-partition",
         Term::KeepFreed => "--freed keep",
         Term::Older => "--like",
+        Term::Shared => "--share",
     }
 }
 

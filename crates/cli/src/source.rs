@@ -2,17 +2,19 @@
 
 use crate::args::{PlaceArgs, count};
 use crate::failure::Failure;
-use clap::Args;
+use clap::{ArgGroup, Args};
 use seekless_compose::sources::{self, SourceOptions};
 use seekless_fs::format;
 use seekless_fs::source::Source;
-use seekless_source::{DroppedXattrs, Excludes, IdRange, Steps, oci};
+use seekless_source::{Amendments, DroppedXattrs, Excludes, IdRange, Steps, XattrPolicy, oci};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 pub(crate) use seekless_compose::sources::Purpose;
 
 /// What is changed on the way from a source.
 #[derive(Args, Debug, Clone, Default)]
+#[command(group = ArgGroup::new("excluded").args(["exclude", "exclude_from"]).multiple(true))]
 pub(crate) struct SourceArgs {
     /// Exclude files that match PATTERN, a line as in .gitignore; of several, the last that
     /// matches decides, and !PATTERN keeps files (repeatable)
@@ -22,6 +24,14 @@ pub(crate) struct SourceArgs {
     /// --exclude are applied after them (repeatable)
     #[arg(long, value_name = "FILE")]
     exclude_from: Vec<PathBuf>,
+    /// With --exclude, keep files that match PATTERN, all below them, and the directories above them
+    /// (repeatable)
+    #[arg(long, value_name = "PATTERN", requires = "excluded")]
+    include: Vec<String>,
+    /// Keep only extended attributes of LIST: user, trusted, security, system, acl, a whole name
+    /// such as security.capability, all or none; with ^ in front, drop it
+    #[arg(long, value_name = "LIST")]
+    xattr_policy: Option<XattrPolicy>,
     /// Set the owner and group of all files
     #[arg(long, value_name = "UID:GID", value_parser = parse_owner)]
     owner: Option<(u32, u32)>,
@@ -37,6 +47,10 @@ pub(crate) struct SourceArgs {
     /// Map group ids in the same way (repeatable)
     #[arg(long, value_name = "FROM:TO:COUNT", conflicts_with = "owner")]
     gid_map: Vec<IdRange>,
+    /// Map owners as rootless containers of USER do: USER to root, and the ids of /etc/subuid and
+    /// /etc/subgid to those from 1 on
+    #[arg(long, value_name = "USER", conflicts_with_all = ["owner", "uid_map", "gid_map"])]
+    map_user: Option<String>,
     /// Do not cross file system boundaries (directory sources)
     #[arg(long)]
     one_file_system: bool,
@@ -54,6 +68,9 @@ pub(crate) struct SourceArgs {
     /// Extended attributes that an image is built without. No option of its own: `--drop`.
     #[arg(skip)]
     pub(crate) dropped: DroppedXattrs,
+    /// Changes to the whole tree of an image that is built.
+    #[arg(skip)]
+    pub(crate) amendments: Amendments,
     #[command(flatten)]
     place: PlaceArgs,
 }
@@ -66,26 +83,37 @@ impl SourceArgs {
 
     /// These options with the patterns to exclude read, for several sources.
     pub(crate) fn with_patterns(&self) -> Result<Self, Failure> {
-        let excludes = sources::excludes(&self.exclude_from, &self.exclude)?;
+        let excludes = self.read_patterns()?;
         Ok(Self { excludes: Some(excludes), ..self.clone() })
+    }
+
+    fn read_patterns(&self) -> Result<Excludes, Failure> {
+        Ok(sources::excludes(&self.exclude_from, &self.exclude, &self.include)?)
     }
 
     fn options(&self, image: format::OpenOptions) -> Result<SourceOptions, Failure> {
         let excludes = match &self.excludes {
             Some(excludes) => excludes.clone(),
-            None => sources::excludes(&self.exclude_from, &self.exclude)?,
+            None => self.read_patterns()?,
+        };
+        let mut dropped = self.dropped.clone();
+        dropped.policy = self.xattr_policy.clone().unwrap_or_default();
+        let (uid_map, gid_map) = match &self.map_user {
+            Some(user) => sources::maps_of_user(user, Path::new("/etc"))?,
+            None => (self.uid_map.clone(), self.gid_map.clone()),
         };
         Ok(SourceOptions {
             excludes,
             owner: self.owner,
             root_owner: self.root_owner,
             root_perm: self.root_mode,
-            uid_map: self.uid_map.clone(),
-            gid_map: self.gid_map.clone(),
+            uid_map,
+            gid_map,
             one_file_system: self.one_file_system,
             platform: self.platform.clone(),
             tag: self.tag.clone(),
-            dropped: self.dropped.clone(),
+            dropped,
+            amendments: self.amendments.clone(),
             place: self.place.place(),
             image,
             temp_dir: temp_dir(),
@@ -122,7 +150,7 @@ pub(crate) fn open(
     args: &SourceArgs,
     image: format::OpenOptions,
     purpose: Purpose,
-) -> Result<Box<dyn Source + Send>, Failure> {
+) -> Result<Arc<dyn Source + Send>, Failure> {
     Ok(sources::open(path, &args.options(image)?, purpose)?)
 }
 
@@ -132,7 +160,7 @@ pub(crate) fn open_layers(
     args: &SourceArgs,
     image: format::OpenOptions,
     purpose: Purpose,
-) -> Result<Box<dyn Source + Send>, Failure> {
+) -> Result<Arc<dyn Source + Send>, Failure> {
     Ok(sources::open_layers(paths, &args.options(image)?, purpose)?)
 }
 

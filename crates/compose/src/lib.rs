@@ -2,6 +2,7 @@
 //! and writes an image of any format.
 //!
 //! - [`sources`]: directories, archives, container images and images, one over another
+//! - [`amendments`]: changes to a whole tree, by the files that describe them
 //! - [`traces`]: traces by path
 //! - [`build`]: an image in each of the formats; [`mod@write`]: where it is written
 //! - [`formats`]: the rows of the formats, each with [`options`] of its new volumes, with volumes
@@ -23,6 +24,7 @@
 //! assert!(error.is_err());
 //! ```
 
+pub mod amendments;
 pub mod base;
 pub mod build;
 pub mod check;

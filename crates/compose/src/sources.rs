@@ -1,5 +1,6 @@
 //! Sources by path.
 
+use crate::amendments::amend_error;
 use seekless_fs::format;
 use seekless_fs::source::Source;
 use seekless_fs::term::{Term, Text};
@@ -8,8 +9,8 @@ use seekless_host::{block_device, preloaded};
 use seekless_images::output::directory_of;
 use seekless_images::{Error, ErrorKind, FORMATS, Place, in_use, snapshot};
 use seekless_source::{
-    DroppedXattrs, Excludes, IdMap, IdRange, ImageSource, MetadataCalls, Notices, OpenOptions,
-    ReplacedLink, Steps, TreeOptions, oci,
+    Amendments, DroppedXattrs, Excludes, IdMap, IdRange, ImageSource, MetadataCalls, Notices,
+    OpenOptions, ReplacedLink, Steps, TreeOptions, oci,
 };
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -39,6 +40,8 @@ pub struct SourceOptions {
     pub tag: Option<String>,
     /// Extended attributes that are left out.
     pub dropped: DroppedXattrs,
+    /// Changes to the whole tree.
+    pub amendments: Amendments,
     /// Where in a disk the source is.
     pub place: Place,
     /// How an image is opened.
@@ -62,6 +65,7 @@ impl Default for SourceOptions {
             platform: None,
             tag: None,
             dropped: DroppedXattrs::default(),
+            amendments: Amendments::default(),
             place: Place::default(),
             image: format::OpenOptions::default(),
             temp_dir: PathBuf::from("/var/tmp"),
@@ -90,16 +94,25 @@ pub fn open(
     path: &Path,
     options: &SourceOptions,
     purpose: Purpose,
-) -> Result<Box<dyn Source + Send>, Error> {
+) -> Result<Arc<dyn Source + Send>, Error> {
     look(path, purpose)?;
     let opening = opening(options, purpose)?;
+    let source = open_one(path, options, &opening)?;
+    amended(source, options, &opening)
+}
+
+fn open_one(
+    path: &Path,
+    options: &SourceOptions,
+    opening: &OpenOptions<'_>,
+) -> Result<Arc<dyn Source + Send>, Error> {
     if options.place.is_part() || snapshot::split(path).is_some() {
         let image = seekless_images::open(path, &options.place, options.image)?;
         let source = ImageSource::open(image, &opening.tree);
         let about = |error: FsError| Error::from(error).about(path.display());
-        return Ok(Box::new(source.map_err(about)?));
+        return Ok(Arc::new(source.map_err(about)?));
     }
-    let opened = seekless_source::open(path, &opening);
+    let opened = seekless_source::open(path, opening).map(Arc::from);
     opened.map_err(|error| seekless_images::partitions_of(path).unwrap_or_else(|| failed(error)))
 }
 
@@ -111,7 +124,7 @@ pub fn open_layers(
     paths: &[PathBuf],
     options: &SourceOptions,
     purpose: Purpose,
-) -> Result<Box<dyn Source + Send>, Error> {
+) -> Result<Arc<dyn Source + Send>, Error> {
     if let [path] = paths {
         return open(path, options, purpose);
     }
@@ -120,7 +133,19 @@ pub fn open_layers(
     let opening = opening(options, purpose)?;
     let layered = seekless_source::open_layers(paths, &opening).map_err(failed)?;
     warn_of_replaced(layered.replaced_links());
-    Ok(Box::new(layered))
+    amended(Arc::new(layered), options, &opening)
+}
+
+/// A source with the changes that are wanted.
+fn amended(
+    source: Arc<dyn Source + Send>,
+    options: &SourceOptions,
+    opening: &OpenOptions<'_>,
+) -> Result<Arc<dyn Source + Send>, Error> {
+    let excludes = &options.excludes;
+    let excludes = excludes.has_includes().then(|| excludes.clone());
+    let amendments = Amendments { excludes, ..options.amendments.clone() };
+    amendments.apply(source, &opening.tree).map_err(amend_error)
 }
 
 /// Opens sources as layers over one another, step by step: a container image has the layers that it
@@ -128,16 +153,20 @@ pub fn open_layers(
 ///
 /// # Errors
 /// As [`open_layers`]; [`ErrorKind::Usage`] for a source that is a partition or a snapshot beside
-/// others.
+/// others, and for changes that need the whole tree.
 pub fn open_steps(
     paths: &[PathBuf],
     options: &SourceOptions,
     purpose: Purpose,
 ) -> Result<Steps, Error> {
+    if options.amendments.needs_whole() {
+        let what = "manifests and tables of devices are for the whole tree, not for layers of ";
+        return Err(Error::usage(Text::from(what).then(Term::Shared)));
+    }
     if let [path] = paths
         && (options.place.is_part() || snapshot::split(path).is_some())
     {
-        let whole = Arc::from(open(path, options, purpose)?);
+        let whole = open(path, options, purpose)?;
         return Ok(Steps { below: Vec::new(), whole, replaced_links: Vec::new() });
     }
     refuse_parts(paths, options)?;
@@ -148,7 +177,10 @@ pub fn open_steps(
         _ => failed(error),
     })?;
     warn_of_replaced(&steps.replaced_links);
-    Ok(steps)
+    let amended = |source| amended(source, options, &opening);
+    let Steps { below, whole, replaced_links } = steps;
+    let below = below.into_iter().map(amended).collect::<Result<_, _>>()?;
+    Ok(Steps { below, whole: amended(whole)?, replaced_links })
 }
 
 /// Refuses several sources one of which would be a part of a disk or a snapshot.
@@ -211,19 +243,71 @@ fn look(path: &Path, purpose: Purpose) -> Result<(), Error> {
 }
 
 /// Patterns of names to exclude: the lines of files, each as a .gitignore, and behind them others.
-/// The files are read once: they may be pipes. Warns of patterns that can match nothing.
+/// Files that match a pattern of `includes` are kept nevertheless. The files are read once: they may
+/// be pipes. Warns of patterns that can match nothing.
 ///
 /// # Errors
 /// [`ErrorKind::System`] for a file that cannot be read.
-pub fn excludes(files: &[PathBuf], lines: &[String]) -> Result<Excludes, Error> {
+pub fn excludes(
+    files: &[PathBuf],
+    lines: &[String],
+    includes: &[String],
+) -> Result<Excludes, Error> {
     let read = |path: &PathBuf| fs::read(path).map_err(|error| Error::io(path.display(), &error));
     let mut patterns = files.iter().map(read).collect::<Result<Vec<_>, _>>()?;
     patterns.extend(lines.iter().map(|line| line.clone().into_bytes()));
-    let excludes = Excludes::new(&patterns);
+    let excludes = Excludes::new(&patterns).except(includes);
     for text in excludes.idle() {
         warn!("{text}");
     }
     Ok(excludes)
+}
+
+/// Maps of owners, as rootless containers of a user have them: the user is root, and the ranges of
+/// `subuid` and `subgid` in `dir` are the ids from 1 on (`subuid(5)`). The user is one of `passwd`
+/// there.
+///
+/// # Errors
+/// [`ErrorKind::Usage`] for an unknown user, or one without a range; [`ErrorKind::System`] for a
+/// file that cannot be read.
+pub fn maps_of_user(user: &str, dir: &Path) -> Result<(Vec<IdRange>, Vec<IdRange>), Error> {
+    let read = |name: &str| {
+        let path = dir.join(name);
+        fs::read_to_string(&path).map_err(|error| Error::io(path.display(), &error))
+    };
+    let passwd = read("passwd")?;
+    let mut users = passwd.lines().map(|line| line.split(':').collect::<Vec<_>>());
+    let found = users.find_map(|fields| match *fields.as_slice() {
+        [name, _, uid, gid, ..] if name == user || uid == user => {
+            Some((name.to_string(), uid.parse::<u32>().ok()?, gid.parse::<u32>().ok()?))
+        }
+        _ => None,
+    });
+    let unknown =
+        || Error::usage(format!("{user}: not a user of {}", dir.join("passwd").display()));
+    let (name, uid, gid) = found.ok_or_else(unknown)?;
+    let map = |file: &str, own: u32| {
+        let lines = read(file)?;
+        let mut ranges = vec![IdRange::new(own, 0, 1)];
+        let mut next = 1u32;
+        for line in lines.lines() {
+            let fields: Vec<&str> = line.split(':').collect();
+            let [owner, start, count] = *fields.as_slice() else { continue };
+            if owner != name && owner != uid.to_string() {
+                continue;
+            }
+            let numbers = start.parse().ok().zip(count.parse().ok());
+            ranges.push(numbers.and_then(|(start, count)| IdRange::new(start, next, count)));
+            next = next.saturating_add(count.parse().unwrap_or(0));
+        }
+        let path = dir.join(file);
+        if ranges.len() < 2 {
+            return Err(Error::usage(format!("{name}: has no range in {}", path.display())));
+        }
+        let wrong = || Error::usage(format!("{}: a wrong range of {name}", path.display()));
+        ranges.into_iter().collect::<Option<Vec<_>>>().ok_or_else(wrong)
+    };
+    Ok((map("subuid", uid)?, map("subgid", gid)?))
 }
 
 fn opening(options: &SourceOptions, purpose: Purpose) -> Result<OpenOptions<'static>, Error> {
@@ -265,5 +349,32 @@ fn failed(error: FsError) -> Error {
             format!("{error}: neither a directory, a tar archive, an OCI layout nor a known image"),
         ),
         _ => Error::from(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_is_root_and_its_ranges_follow() {
+        let dir = tempfile::tempdir().unwrap();
+        let put = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
+        put("passwd", "root:x:0:0::/:\nann:x:1000:100::/:\nbob:x:1001:100::/:\n");
+        put("subuid", "# comment\nbob:5:5\nann:100000:65536\n1000:300000:10\n");
+        put("subgid", "ann:200000:65536\n");
+        let (users, groups) = maps_of_user("ann", dir.path()).unwrap();
+        let (users, groups) = (IdMap::new(users), IdMap::new(groups));
+        for (id, wanted) in [(1000, 0), (100_000, 1), (165_535, 65_536), (300_009, 65_546)] {
+            assert_eq!(users.map(id).unwrap(), wanted);
+        }
+        assert_eq!((groups.map(100).unwrap(), groups.map(200_001).unwrap()), (0, 2));
+        assert!(users.map(0).is_err() && users.map(5).is_err() && groups.map(100_000).is_err());
+        assert_eq!(maps_of_user("1000", dir.path()).unwrap().1.len(), 2);
+        for user in ["bob", "none"] {
+            assert_eq!(maps_of_user(user, dir.path()).unwrap_err().kind(), ErrorKind::Usage);
+        }
+        put("subgid", "ann:4294967295:65536\n");
+        assert!(maps_of_user("ann", dir.path()).unwrap_err().to_string().contains("wrong range"));
     }
 }

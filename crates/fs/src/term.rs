@@ -66,6 +66,8 @@ pub enum Term {
     KeepFreed,
     /// Older images whose places are kept.
     Older,
+    /// Layers that lie where they lie in other images.
+    Shared,
 }
 
 impl fmt::Display for Term {
@@ -100,6 +102,7 @@ impl fmt::Display for Term {
             Self::OlderPartition => "`like_partition`",
             Self::KeepFreed => "`keep_freed`",
             Self::Older => "`like`",
+            Self::Shared => "`shared`",
         })
     }
 }

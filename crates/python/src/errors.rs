@@ -52,6 +52,7 @@ fn keyword(term: Term) -> &'static str {
         Term::OlderPartition => "like_partition=",
         Term::KeepFreed => "freed=\"keep\"",
         Term::Older => "like=",
+        Term::Shared => "share=True",
         // Of requests that this module does not have.
         _ => "a parameter of the program",
     }

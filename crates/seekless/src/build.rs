@@ -1,6 +1,7 @@
 //! Making an image.
 
 use crate::{Error, Image, Progress, Stop, Trace};
+use seekless_compose::amendments::{ManifestRole, TableSyntax, WantedAmendments};
 use seekless_compose::base::Likeness;
 use seekless_compose::build::Build as Composition;
 use seekless_compose::formats::{OlderImages, Options};
@@ -141,8 +142,11 @@ impl From<Reflink> for ReflinkMode {
 pub struct Build {
     sources: Vec<PathBuf>,
     options: SourceOptions,
+    amendments: WantedAmendments,
+    is_only_listed: bool,
     exclude_files: Vec<PathBuf>,
     excludes: Vec<String>,
+    includes: Vec<String>,
     format: Format,
     size: Option<u64>,
     free: u64,
@@ -186,8 +190,11 @@ impl Build {
         Self {
             sources: sources.into_iter().map(|path| path.as_ref().to_path_buf()).collect(),
             options: SourceOptions::default(),
+            amendments: WantedAmendments::default(),
+            is_only_listed: false,
             exclude_files: Vec::new(),
             excludes: Vec::new(),
+            includes: Vec::new(),
             format: Format::default(),
             size: None,
             free: 0,
@@ -297,10 +304,114 @@ impl Build {
         self
     }
 
+    /// Keeps files that [`exclude`](Self::exclude) leaves out, by a line as in .gitignore, with all
+    /// below them and the directories above them.
+    #[must_use]
+    pub fn include(mut self, pattern: impl Into<String>) -> Self {
+        self.includes.push(pattern.into());
+        self
+    }
+
+    /// Keeps only extended attributes of a list with commas: namespaces (`user`), attributes
+    /// (`security.capability`), `acl`, `all` or `none`; one with `^` in front is dropped.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Usage`](crate::ErrorKind) for another word.
+    pub fn xattr_policy(mut self, list: &str) -> Result<Self, Error> {
+        self.options.dropped.policy = list.parse().map_err(|why: String| Error::usage(why))?;
+        Ok(self)
+    }
+
     /// Gives all files to this user and group.
     #[must_use]
     pub fn owner(mut self, uid: u32, gid: u32) -> Self {
         self.options.owner = Some((uid, gid));
+        self
+    }
+
+    /// Labels all files with SELinux contexts, by the lines of a `file_contexts` of a policy and of
+    /// the files `.homedirs`, `.local`, `.subs` and `.subs_dist` beside it, as libselinux matches
+    /// them. For ext images.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let work = tempfile::tempdir()?;
+    /// # let (tree, path) = (work.path().join("tree"), work.path().join("disk.img"));
+    /// # std::fs::create_dir(&tree)?;
+    /// # std::fs::write(tree.join("passwd"), "")?;
+    /// let contexts = work.path().join("file_contexts");
+    /// std::fs::write(&contexts, "/.*  --  system_u:object_r:etc_t:s0\n")?;
+    /// seekless::Build::of([&tree]).file_contexts(&contexts).write(&path)?;
+    /// let xattrs = seekless::open(&path)?.xattrs("/passwd")?;
+    /// assert_eq!(xattrs[0].0, "security.selinux");
+    /// assert_eq!(xattrs[0].1, b"system_u:object_r:etc_t:s0\0");
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn file_contexts(mut self, path: impl AsRef<Path>) -> Self {
+        self.amendments.file_contexts = Some(path.as_ref().to_path_buf());
+        self
+    }
+
+    /// Path at which the image will be mounted, in front of the paths that
+    /// [`file_contexts`](Self::file_contexts) compares; the root by default.
+    #[must_use]
+    pub fn mount_point(mut self, path: impl Into<String>) -> Self {
+        self.amendments.mount_point = path.into();
+        self
+    }
+
+    /// Takes owners, modes, flags, times, links and devices from a manifest of `mtree(5)`, whose
+    /// digests are compared. Without a source it is the whole tree: contents, and attributes that it
+    /// lacks, are those of its paths, relative to the working directory.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let work = tempfile::tempdir()?;
+    /// # let (file, path) = (work.path().join("file"), work.path().join("disk.img"));
+    /// # std::fs::write(&file, "hello")?;
+    /// let manifest = work.path().join("tree.mtree");
+    /// let lines = format!("#mtree\n./a type=file mode=0600 uid=7 contents={}\n", file.display());
+    /// std::fs::write(&manifest, lines)?;
+    /// seekless::Build::of::<&str>([]).manifest(&manifest).write(&path)?;
+    /// let image = seekless::open(&path)?;
+    /// assert_eq!((image.read("/a")?, image.metadata("/a")?.uid), (b"hello".to_vec(), 7));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn manifest(mut self, path: impl AsRef<Path>) -> Self {
+        self.amendments.manifest = Some((path.as_ref().to_path_buf(), ManifestRole::default()));
+        self
+    }
+
+    /// Leaves out files of the sources that the [`manifest`](Self::manifest) does not list.
+    #[must_use]
+    pub fn only_listed(mut self) -> Self {
+        self.is_only_listed = true;
+        self
+    }
+
+    /// Makes devices, directories and empty files, and sets owners and modes, as a table of genext2fs
+    /// says. Of several tables, each is followed after those before it.
+    #[must_use]
+    pub fn device_table(mut self, path: impl AsRef<Path>) -> Self {
+        self.amendments.tables.push((path.as_ref().to_path_buf(), TableSyntax::Genext2fs));
+        self
+    }
+
+    /// As [`device_table`](Self::device_table), for a table as makedevs of Buildroot has it.
+    #[must_use]
+    pub fn makedevs(mut self, path: impl AsRef<Path>) -> Self {
+        self.amendments.tables.push((path.as_ref().to_path_buf(), TableSyntax::Makedevs));
+        self
+    }
+
+    /// Stores every name of a file with several as a file of its own.
+    #[must_use]
+    pub fn hard_dereference(mut self) -> Self {
+        self.amendments.hard_dereference = true;
         self
     }
 
@@ -482,15 +593,19 @@ impl Build {
         let options = self.settings(self.size.or(all), bases.as_ref())?;
         target.refuse_blocks(options.unit(), "the device has larger blocks")?;
         let mut opening = self.options.clone();
-        opening.excludes = sources::excludes(&self.exclude_files, &self.excludes)?;
+        opening.excludes = sources::excludes(&self.exclude_files, &self.excludes, &self.includes)?;
         let is_fat = matches!(options, Options::Fat(_));
+        if self.amendments.file_contexts.is_some() && !matches!(options, Options::Ext(_)) {
+            return Err(Error::usage("SELinux contexts are those of ext images"));
+        }
+        opening.amendments = self.wanted_amendments().read(true)?;
         opening.dropped.all |= is_fat && self.is_lossy;
         let purpose = Purpose::Build { latest: self.made };
         let (below, source) = if self.is_shared {
             let steps = sources::open_steps(&self.sources, &opening, purpose)?;
             (steps.below, steps.whole)
         } else {
-            (Vec::new(), Arc::from(sources::open_layers(&self.sources, &opening, purpose)?))
+            (Vec::new(), sources::open_layers(&self.sources, &opening, purpose)?)
         };
         let names: Vec<String> =
             self.sources.iter().map(|path| path.display().to_string()).collect();
@@ -517,6 +632,17 @@ impl Build {
         let shape = image.volume();
         let used = (shape.blocks - shape.free_blocks) * u64::from(shape.block_size);
         Ok(Built { len: len.get(), used, files: image.files()?, uuid: shape.uuid })
+    }
+
+    /// The changes to the tree. Without a source, a manifest is all of it.
+    fn wanted_amendments(&self) -> WantedAmendments {
+        let role = match (self.sources.is_empty(), self.is_only_listed) {
+            (true, _) => ManifestRole::Whole,
+            (false, true) => ManifestRole::Selection,
+            (false, false) => ManifestRole::Attributes,
+        };
+        let manifest = self.amendments.manifest.clone().map(|(path, _)| (path, role));
+        WantedAmendments { manifest, ..self.amendments.clone() }
     }
 
     fn has_ext_options(&self) -> bool {

@@ -1,5 +1,6 @@
 //! `seekless build`: an ext, UFS or FAT image from a tree.
 
+mod amend;
 mod disk;
 mod ext_args;
 mod fat;
@@ -18,6 +19,7 @@ use crate::source::{Purpose, SourceArgs, source_date_epoch, temp_dir};
 use crate::ufs_args::UfsArgs;
 use crate::uuid::WantedUuid;
 use crate::written::Written;
+use amend::AmendArgs;
 use clap::{ArgGroup, Args, ValueEnum};
 use disk::DiskArgs;
 use ext_args::ExtArgs;
@@ -94,6 +96,11 @@ Examples:
   seekless build images.tar -o disk.img --tag debian:12
   seekless build rootfs/ -o disk.img --compat debian11,grub2.06
   seekless build rootfs/ -o disk.img --disk --esp esp/ --size +1G
+  seekless build rootfs/ -o disk.img --exclude '*' --include 'usr/lib/'
+  seekless build rootfs/ -o disk.img --file-contexts file_contexts
+  seekless build rootfs/ -o disk.img -D device_table.txt
+  seekless build rootfs/ -o disk.img --manifest rootfs.mtree --only-listed
+  cd rootfs && seekless build --manifest ../rootfs.mtree -o ../disk.img
   seekless build rootfs/ -o disk.img --verity
   seekless build rootfs/ -o disk.img --verity-tree disk.verity --root-hash-file disk.roothash
   seekless build old.img -o new.img --features ^has_journal --inode-size 512
@@ -107,7 +114,7 @@ pub(crate) struct BuildArgs {
     /// or archive, docker save, podman save, skopeo's dir:), file system image (raw, qcow2
     /// or on a block device), or -
     /// for an archive on standard input. Of several, each is laid over those before it
-    #[arg(required = true, value_name = "SOURCE")]
+    #[arg(required_unless_present = "manifest", value_name = "SOURCE")]
     sources: Vec<PathBuf>,
     /// The image to write: a file, - for standard output, or a block device, which the file
     /// system fills unless --size or --free is given
@@ -163,6 +170,8 @@ pub(crate) struct BuildArgs {
     #[command(flatten)]
     tree: SourceArgs,
     #[command(flatten)]
+    amend: AmendArgs,
+    #[command(flatten)]
     open: OpenArgs,
     #[command(flatten)]
     ext: FormatArgs<ExtArgs>,
@@ -202,7 +211,11 @@ impl Family {
 impl BuildArgs {
     /// The sources, as messages name them.
     fn shown_sources(&self) -> String {
-        self.sources.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+        let sources: Vec<&PathBuf> = match self.sources.as_slice() {
+            [] => self.amend.files().take(1).collect(),
+            sources => sources.iter().collect(),
+        };
+        sources.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
     }
 
     /// The features of the format, or of the older image.
@@ -290,7 +303,7 @@ pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure
     }
     let target = target.with_reflink(args.reflink.mode())?;
     let read = args.sources.iter().chain(args.disk.source()).chain(args.like.images());
-    target.refuse_source(read)?;
+    target.refuse_source(read.chain(args.amend.files()))?;
     let options = options(args, room_on(args, &target)?, bases.as_ref())?;
     if args.disk.is_wanted() {
         target.refuse_blocks(512, "partition tables are made for sectors of 512 bytes")?;
@@ -301,6 +314,7 @@ pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure
     let mut tree_args = args.tree.with_patterns()?;
     tree_args.dropped = args.fat_tree.xattrs(args.fat_width().is_some());
     tree_args.dropped.all |= args.ext.drops_xattrs();
+    tree_args.amendments = args.amendments()?;
     let steps = args.like.open_sources(args, &tree_args, purpose)?;
     let disk = args.disk.begin(args, &target, global)?;
     let start = disk.as_ref().map(|disk| disk.root()).or(place.offset).unwrap_or_default();

@@ -7,9 +7,11 @@ mod judges;
 #[path = "../../../ext/tests/testsuite/judge/populate.rs"]
 mod populate;
 
+mod amended;
 mod archives;
 mod compat;
 mod containers;
+mod device_tables;
 mod disks;
 mod features;
 mod flags;
@@ -20,8 +22,10 @@ mod layout_list;
 mod like;
 mod like_fat;
 mod like_ufs;
+mod manifests;
 mod options;
 mod refusals;
+mod selected;
 mod shared;
 mod sizes;
 mod sources;

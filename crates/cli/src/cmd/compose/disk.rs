@@ -22,6 +22,7 @@ use seekless_partition::{Guid, NewPartition, TableError, write};
 use seekless_source::LayeredSource;
 use seekless_units::{ByteLen, parse_size};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Alignment of partitions, and room kept free for the table at both ends of the disk, in bytes.
 const ALIGN: u64 = 1 << 20;
@@ -120,10 +121,10 @@ impl DiskArgs {
             return Err(Failure::usage("--esp-size: not a multiple of 1M"));
         }
         let purpose = Purpose::Build { latest: source_date_epoch()? };
-        let contents: Box<dyn Source> = match &self.esp {
+        let contents: Arc<dyn Source + Send> = match &self.esp {
             // Options that select or change the source are for the root only.
             Some(path) => source::open(path, &SourceArgs::default(), args.open.options(), purpose)?,
-            None => Box::new(LayeredSource::new(Vec::new())?),
+            None => Arc::new(LayeredSource::new(Vec::new())?),
         };
         let shown = self.esp.as_ref().map_or("--esp".into(), |path| path.display().to_string());
         let about = |error: FsError| match error {

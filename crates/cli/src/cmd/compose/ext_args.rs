@@ -91,6 +91,11 @@ impl ExtArgs {
         Ok(if is_known { with } else { features })
     }
 
+    /// Whether the image has a `lost+found` that the source lacks.
+    pub(super) fn makes_lost_and_found(&self) -> bool {
+        !self.no_lost_found
+    }
+
     /// Whether extended attributes are left out (`no_copy_xattrs`).
     pub(super) fn drops_xattrs(&self) -> bool {
         self.extended().any(|(name, _)| name == "no_copy_xattrs")

@@ -13,7 +13,6 @@ use seekless_images::Place;
 use seekless_source::Steps;
 use seekless_units::{ByteLen, parse_size};
 use std::path::PathBuf;
-use std::sync::Arc;
 
 /// Older images, and how strictly the new one is like them; whether sources have places of their
 /// own.
@@ -77,7 +76,7 @@ impl LikeArgs {
     ) -> Result<Steps, Failure> {
         let (sources, image) = (&args.sources, args.open.options());
         if !self.share {
-            let whole = Arc::from(source::open_layers(sources, tree, image, purpose)?);
+            let whole = source::open_layers(sources, tree, image, purpose)?;
             return Ok(Steps { below: Vec::new(), whole, replaced_links: Vec::new() });
         }
         if args.fat_width().is_some() || args.ufs_version().is_some() {

@@ -1,0 +1,74 @@
+//! Options of changes to the whole tree.
+
+use super::BuildArgs;
+use crate::failure::Failure;
+use clap::Args;
+use seekless_compose::amendments::WantedAmendments;
+use seekless_source::{Amendments, ManifestRole, TableSyntax};
+use std::path::PathBuf;
+
+/// Changes to the tree, after the sources were laid over one another.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Changes to the tree")]
+pub(super) struct AmendArgs {
+    /// Take owners, modes, flags, times, links and devices from FILE, a manifest of mtree(5); without
+    /// SOURCE, the whole tree, with contents from the paths that it lists
+    #[arg(long, value_name = "FILE")]
+    manifest: Option<PathBuf>,
+    /// Leave out files that the manifest does not list
+    #[arg(long, requires = "manifest")]
+    only_listed: bool,
+    /// Make devices, directories and empty files, and set owners and modes, as FILE says, a table of
+    /// genext2fs (repeatable)
+    #[arg(short = 'D', long, value_name = "FILE")]
+    device_table: Vec<PathBuf>,
+    /// The same for FILE as Buildroot's makedevs has it (repeatable)
+    #[arg(long, value_name = "FILE")]
+    makedevs: Vec<PathBuf>,
+    /// Store every name of a file with several (hard links) as a file of its own
+    #[arg(long)]
+    hard_dereference: bool,
+    /// Label all files with the SELinux contexts of FILE, a file_contexts of a policy; FILE.homedirs,
+    /// FILE.local, FILE.subs and FILE.subs_dist are read too if they exist (ext)
+    #[arg(long, value_name = "FILE")]
+    file_contexts: Option<PathBuf>,
+    /// With --file-contexts, the path at which the image will be mounted [default: /]
+    #[arg(long, value_name = "PATH", requires = "file_contexts")]
+    mount_point: Option<String>,
+}
+
+impl AmendArgs {
+    /// The lists that are read.
+    pub(super) fn files(&self) -> impl Iterator<Item = &PathBuf> {
+        let single = self.manifest.iter().chain(&self.file_contexts);
+        single.chain(&self.device_table).chain(&self.makedevs)
+    }
+}
+
+impl BuildArgs {
+    /// Reads the files that describe the changes.
+    pub(super) fn amendments(&self) -> Result<Amendments, Failure> {
+        let args = &self.amend;
+        let is_ext = self.fat_width().is_none() && self.ufs_version().is_none();
+        if args.file_contexts.is_some() && !is_ext {
+            return Err(Failure::usage("--file-contexts is for ext images"));
+        }
+        let role = match (self.sources.is_empty(), args.only_listed) {
+            (true, _) => ManifestRole::Whole,
+            (false, true) => ManifestRole::Selection,
+            (false, false) => ManifestRole::Attributes,
+        };
+        let of = |paths: &[PathBuf], syntax| -> Vec<(PathBuf, TableSyntax)> {
+            paths.iter().map(|path| (path.clone(), syntax)).collect()
+        };
+        let tables = of(&args.device_table, TableSyntax::Genext2fs);
+        let wanted = WantedAmendments {
+            manifest: args.manifest.clone().map(|path| (path, role)),
+            tables: [tables, of(&args.makedevs, TableSyntax::Makedevs)].concat(),
+            hard_dereference: args.hard_dereference,
+            file_contexts: args.file_contexts.clone(),
+            mount_point: args.mount_point.clone().unwrap_or_default(),
+        };
+        Ok(wanted.read(self.ext.makes_lost_and_found())?)
+    }
+}
