@@ -95,6 +95,8 @@ pub(crate) enum OutputFormatArg {
     Raw,
     /// A qcow2 image, converted by qemu-img
     Qcow2,
+    /// An Android sparse image, as fastboot takes it
+    Simg,
 }
 
 impl From<OutputFormatArg> for OutputFormat {
@@ -102,6 +104,7 @@ impl From<OutputFormatArg> for OutputFormat {
         match arg {
             OutputFormatArg::Raw => Self::Raw,
             OutputFormatArg::Qcow2 => Self::Qcow2,
+            OutputFormatArg::Simg => Self::Simg,
         }
     }
 }

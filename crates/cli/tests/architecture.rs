@@ -67,6 +67,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "seekless-host",
             "seekless-partition",
             "seekless-qcow2",
+            "seekless-simg",
             "seekless-source",
             "seekless-units",
         ],
@@ -85,7 +86,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     ("seekless-placement", &["seekless-units"]),
     ("seekless-crash", &["seekless-cache", "seekless-device", "seekless-fs", "seekless-units"]),
-    ("seekless-source", &["seekless-device", "seekless-fs", "seekless-qcow2", "seekless-units"]),
+    (
+        "seekless-source",
+        &["seekless-device", "seekless-fs", "seekless-qcow2", "seekless-simg", "seekless-units"],
+    ),
     ("seekless-layout", &["seekless-device", "seekless-fs", "seekless-model", "seekless-units"]),
     (
         "seekless-lab",
@@ -129,6 +133,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("seekless-partition", &["seekless-device", "seekless-units"]),
     ("seekless-prefetch", &["seekless-units"]),
     ("seekless-qcow2", &["seekless-device", "seekless-units"]),
+    ("seekless-simg", &["seekless-device", "seekless-units"]),
     ("seekless-model", &["seekless-units"]),
     ("seekless-verity", &["seekless-device", "seekless-units"]),
     ("seekless-report", &["seekless-units"]),

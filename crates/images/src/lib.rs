@@ -33,6 +33,7 @@ pub mod partition;
 mod place;
 mod progress;
 mod qcow2;
+mod simg;
 pub mod snapshot;
 mod snapshot_mounted;
 mod snapshot_path;

@@ -3,7 +3,7 @@
 use crate::error::{Error, ErrorKind, refuse_directory};
 use crate::partition::{self, part};
 use crate::place::Place;
-use crate::{FORMATS, in_use, qcow2, snapshot};
+use crate::{FORMATS, in_use, qcow2, simg, snapshot};
 use seekless_device::{BlockDevice, DeviceError, FileDevice};
 use seekless_fs::format::{Format, OpenOptions, Probe};
 use seekless_fs::term::Text;
@@ -12,7 +12,8 @@ use seekless_units::ByteLen;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Opens an image file, the image in a qcow2 image, or a device for reading.
+/// Opens an image file, the image in a qcow2 image or an Android sparse image, or a device for
+/// reading.
 ///
 /// # Errors
 /// [`ErrorKind::Usage`] for a directory or a missing part, [`ErrorKind::Unsupported`] for a file
@@ -61,7 +62,7 @@ pub fn device_in_use(path: &Path, place: &Place) -> Result<Arc<dyn BlockDevice>,
     }
     refuse_directory(path)?;
     let device = seekless_qcow2::open(path).map_err(|error| qcow2::failed(error, path))?;
-    part(path, device, place)
+    part(path, simg::disk(device, path)?, place)
 }
 
 /// The selected bytes of an image: start and length; `None` for all of it.
@@ -125,7 +126,7 @@ pub(crate) fn refuse_read_only(path: &Path) -> Result<(), Error> {
 /// The error with a hint for a file or device, or the disk in a qcow2 image, that has partitions
 /// and no file system of its own.
 pub fn partitions_of(path: &Path) -> Option<Error> {
-    let device = seekless_qcow2::open(path).ok()?;
+    let device = simg::disk(seekless_qcow2::open(path).ok()?, path).ok()?;
     let is_one = FORMATS.iter().any(|format| (format.probe)(device.as_ref()) != Probe::No);
     if is_one { None } else { partition::hint(path, device.as_ref()) }
 }

@@ -1,6 +1,7 @@
-//! qcow2 images: read by all commands, changed by none.
+//! qcow2 images and Android sparse images are read by all commands, and changed by none.
 
 use crate::error::{Error, ErrorKind};
+use crate::simg;
 use seekless_device::FileDevice;
 use seekless_fs::FsError;
 use seekless_qcow2::Qcow2Error;
@@ -21,11 +22,15 @@ fn is_qcow2(path: &Path) -> bool {
     FileDevice::open(path).is_ok_and(|file| seekless_qcow2::is_image(&file))
 }
 
-/// Refuses a qcow2 image. `what` is the second half of the message: why it is refused.
+/// Refuses a qcow2 image and an Android sparse image. `what` is the second half of the message: why it is refused.
 ///
 /// # Errors
 /// [`ErrorKind::Unsupported`].
 pub fn refuse_qcow2(path: &Path, what: &str) -> Result<(), Error> {
+    if simg::is_simg(path) {
+        let why = format!("{}: is an Android sparse image, {what}", path.display());
+        return Err(Error::new(ErrorKind::Unsupported, why).hint("convert it with simg2img"));
+    }
     if !is_qcow2(path) {
         return Ok(());
     }

@@ -1,4 +1,4 @@
-//! Destinations of an image: a file, a qcow2 image, or a block device.
+//! Destinations of an image: a file, a qcow2 image, an Android sparse image, or a block device.
 //!
 //! Files appear whole or not at all. A block device is written in place: first it is zeroed as far
 //! as the image reaches, so that its old contents are gone, and its beginning is written last, so
@@ -16,15 +16,18 @@ pub use reflink::{Cloning, CloningFile, ReflinkMode};
 use crate::error::{Error, ErrorKind};
 use crate::output::Output;
 use crate::progress::Progress;
+use crate::simg::SimgTarget;
 use crate::snapshot_path;
 use crate::stop::Stop;
 use block::BlockTarget;
-use qcow2::{Qcow2Target, file_of_length};
+use qcow2::Qcow2Target;
+pub(crate) use qcow2::file_of_length;
 use reflink::CloningDevice;
 use seekless_device::{BlockDevice, FileDevice, Window};
 use seekless_fs::FsError;
 use seekless_host::block_device::{backing_file, number, overlap};
 use seekless_units::{ByteLen, Lba};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -38,6 +41,8 @@ pub enum OutputFormat {
     Raw,
     /// A qcow2 image, converted by `qemu-img`.
     Qcow2,
+    /// An Android sparse image.
+    Simg,
 }
 
 /// An image being written.
@@ -54,30 +59,36 @@ pub struct Target {
 enum Sink {
     File(Output),
     Qcow2(Qcow2Target),
+    Simg(SimgTarget),
     Device(BlockTarget),
     Stream(StreamTarget),
 }
 
 impl Target {
     /// Begins writing to `path`. Without `force` it must not exist, or be a block device without
-    /// recognised contents. Without a format, a name that ends in `.qcow2` makes a qcow2 image.
+    /// recognised contents. Without a format, a name that ends in `.qcow2` makes a qcow2 image, and
+    /// one that ends in `.simg` an Android sparse image.
     ///
     /// # Errors
     /// [`ErrorKind::System`] if the target has contents already, or a device is in use;
     /// [`ErrorKind::Unsupported`] without `qemu-img`; I/O errors.
     pub fn create(path: &Path, force: bool, format: Option<OutputFormat>) -> Result<Self, Error> {
         let sink = if number(path).is_some() {
-            if format == Some(OutputFormat::Qcow2) {
+            if format.is_some_and(|format| format != OutputFormat::Raw) {
                 let what = format!("{}: block devices take raw images", path.display());
                 return Err(Error::usage(what));
             }
             Sink::Device(BlockTarget::open(path, force)?)
         } else {
-            let is_named = path.extension().is_some_and(|extension| extension == "qcow2");
-            let named = if is_named { OutputFormat::Qcow2 } else { OutputFormat::Raw };
+            let named = match path.extension().and_then(OsStr::to_str) {
+                Some("qcow2") => OutputFormat::Qcow2,
+                Some("simg") => OutputFormat::Simg,
+                _ => OutputFormat::Raw,
+            };
             match format.unwrap_or(named) {
                 OutputFormat::Raw => Sink::File(Output::create(path, force)?),
                 OutputFormat::Qcow2 => Sink::Qcow2(Qcow2Target::begin(path, force)?),
+                OutputFormat::Simg => Sink::Simg(SimgTarget::begin(path, force)?),
             }
         };
         Ok(Self::new(path, sink))
@@ -88,7 +99,7 @@ impl Target {
     /// # Errors
     /// [`ErrorKind::Usage`] for a terminal and for a format other than raw; I/O errors.
     pub fn standard_output(format: Option<OutputFormat>, temp_dir: &Path) -> Result<Self, Error> {
-        if format == Some(OutputFormat::Qcow2) {
+        if format.is_some_and(|format| format != OutputFormat::Raw) {
             return Err(Error::usage("standard output takes raw images"));
         }
         let sink = Sink::Stream(StreamTarget::begin(temp_dir)?);
@@ -111,6 +122,7 @@ impl Target {
         self.cloning = match &self.sink {
             Sink::File(output) => Cloning::begin(mode, &output.file()?, &self.path)?,
             Sink::Qcow2(_) => impossible("qcow2 images are written by qemu-img, which copies")?,
+            Sink::Simg(_) => impossible("Android sparse images are copied, chunk by chunk")?,
             Sink::Device(_) => impossible("the output is a block device, not a regular file")?,
             Sink::Stream(_) => impossible("the image is copied to standard output")?,
         };
@@ -144,7 +156,7 @@ impl Target {
     pub fn capacity(&self) -> Option<ByteLen> {
         match &self.sink {
             Sink::Device(device) => Some(device.len()),
-            Sink::File(_) | Sink::Qcow2(_) | Sink::Stream(_) => None,
+            Sink::File(_) | Sink::Qcow2(_) | Sink::Simg(_) | Sink::Stream(_) => None,
         }
     }
 
@@ -174,7 +186,7 @@ impl Target {
     /// it would not stay.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`] for a block device, and for a qcow2 image that exists.
+    /// [`ErrorKind::Unsupported`] for a block device, and for a qcow2 or sparse image that exists.
     pub fn refuse_offset(&self) -> Result<(), Error> {
         let (why, hint) = match &self.sink {
             Sink::Device(_) => (
@@ -183,6 +195,9 @@ impl Target {
             ),
             Sink::Qcow2(_) if self.path.exists() => {
                 ("the other contents of a qcow2 image do not stay", "write to a raw image")
+            }
+            Sink::Simg(_) if self.path.exists() => {
+                ("the other contents of a sparse image do not stay", "write to a raw image")
             }
             _ => return Ok(()),
         };
@@ -266,6 +281,7 @@ impl Target {
             }
             Sink::Stream(target) => file_of_length(&target.file()?, len, &self.path)?,
             Sink::Qcow2(target) => target.device(len)?,
+            Sink::Simg(target) => target.device(len)?,
             Sink::Device(target) => {
                 let window = Window::new(target.device(len, progress)?, Lba::ZERO, len);
                 let window = window.map_err(|error| {
@@ -317,6 +333,7 @@ impl Target {
         match self.sink {
             Sink::File(output) => output.finish(),
             Sink::Qcow2(target) => target.finish(&self.stop),
+            Sink::Simg(target) => target.finish(&self.stop),
             Sink::Device(target) => target.finish(),
             Sink::Stream(target) => target.finish(),
         }

@@ -64,6 +64,7 @@ use seekless_fs::format::{self, Format, Probe};
 use seekless_fs::source::Source;
 use seekless_fs::term::Text;
 use seekless_qcow2::Qcow2Error;
+use seekless_simg::SimgError;
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileTypeExt;
@@ -256,14 +257,22 @@ fn open_any(path: &Path, options: &OpenOptions<'_>) -> Result<OpenedSource, FsEr
     })
 }
 
-/// The device of an image: the file, or the disk in a qcow2 image.
+/// The device of an image: the file, or the disk in a qcow2 image or an Android sparse image.
 fn disk(path: &Path) -> Result<Arc<dyn BlockDevice>, FsError> {
     let about = |what: String| format!("{}: {what}", path.display());
-    seekless_qcow2::open(path).map_err(|error| match error {
+    let device = seekless_qcow2::open(path).map_err(|error| match error {
         Qcow2Error::Open { path, source } => FsError::io(path.display().to_string(), source),
         Qcow2Error::Unsupported(why) => FsError::Unsupported(about(why)),
         Qcow2Error::Device(error) => FsError::Device(error),
-    })
+    })?;
+    if !seekless_simg::is_image(device.as_ref()) {
+        return Ok(device);
+    }
+    match seekless_simg::Disk::open(device) {
+        Ok(disk) => Ok(Arc::new(disk)),
+        Err(SimgError::Unsupported(why)) => Err(FsError::Unsupported(about(why))),
+        Err(SimgError::Device(error)) => Err(FsError::Device(error)),
+    }
 }
 
 fn stdin(options: &OpenOptions<'_>) -> Result<OpenedSource, FsError> {
@@ -312,15 +321,17 @@ pub fn detect(path: &Path, formats: &[Format]) -> Result<SourceKind, FsError> {
     if kind.is_file() || kind.is_block_device() {
         let file = FileDevice::open(path).map_err(io)?;
         let is_qcow2 = seekless_qcow2::is_image(&file);
-        let device = if is_qcow2 { disk(path)? } else { Arc::new(file) };
+        let is_simg = seekless_simg::is_image(&file);
+        let device = if is_qcow2 || is_simg { disk(path)? } else { Arc::new(file) };
         // An image too damaged to open is reported only after the file turns out to be no archive.
         if formats.iter().any(|format| (format.probe)(device.as_ref()) == Probe::Yes) {
             return Ok(SourceKind::Image);
         }
-        if is_qcow2 {
+        if is_qcow2 || is_simg {
+            let container = if is_qcow2 { "qcow2 image" } else { "sparse image" };
             let held = recognize::what(device.as_ref(), formats);
             let held = held.unwrap_or_else(|| "nothing that is known".into());
-            let text = Text::from(format!("{}: the qcow2 image holds ", path.display()));
+            let text = Text::from(format!("{}: the {container} holds ", path.display()));
             return Err(FsError::Refused(text.then(held)));
         }
     }

@@ -52,7 +52,8 @@ same bytes. The output file appears only when it is complete.
 A block device is written in place: it must not be in use, and if it holds something
 that is known, --force is needed. It is made zeros first as far as the image reaches,
 and its beginning is written last: until then it shows no file system. Files named
-*.qcow2 are written as qcow2 images, for which qemu-img is needed (package qemu-utils).
+*.qcow2 are written as qcow2 images, for which qemu-img is needed (package qemu-utils),
+files named *.simg as Android sparse images.
 With -o - the raw image goes to standard output when it is complete, holes as zeros;
 what was written is then said on standard error, with --json as well.
 
@@ -90,6 +91,7 @@ Examples:
   seekless build rootfs/ -o /dev/vg0/root
   seekless build rootfs/ -o /dev/vg0/root --force --size 4G
   seekless build rootfs/ -o disk.qcow2 --size 10G
+  seekless build rootfs/ -o system.simg
   seekless build rootfs/ -o - | zstd > disk.img.zst
   SOURCE_DATE_EPOCH=1700000000 seekless build rootfs/ -o disk.img
   docker save debian:12 | seekless build - -o disk.img
@@ -111,8 +113,8 @@ Examples:
 #[command(group = ArgGroup::new("placed").args(["trace", "like", "share"]).multiple(true))]
 pub(crate) struct BuildArgs {
     /// Directory, tar archive (plain, gzip, zstd, xz or bzip2), container image (OCI layout
-    /// or archive, docker save, podman save, skopeo's dir:), file system image (raw, qcow2
-    /// or on a block device), or -
+    /// or archive, docker save, podman save, skopeo's dir:), file system image (raw, qcow2,
+    /// Android sparse or on a block device), or -
     /// for an archive on standard input. Of several, each is laid over those before it
     #[arg(required_unless_present = "manifest", value_name = "SOURCE")]
     sources: Vec<PathBuf>,
@@ -120,7 +122,8 @@ pub(crate) struct BuildArgs {
     /// system fills unless --size or --free is given
     #[arg(short, long, value_name = "IMG")]
     output: PathBuf,
-    /// What the output file is [default: qcow2 if its name ends in .qcow2, else raw]
+    /// What the output file is [default: qcow2 if its name ends in .qcow2, simg if it ends in
+    /// .simg, else raw]
     #[arg(long, value_enum, value_name = "FORMAT")]
     output_format: Option<OutputFormatArg>,
     /// Place the data accessed in these traces first, in the order of first

@@ -29,6 +29,7 @@ mod selected;
 mod shared;
 mod sizes;
 mod sources;
+mod sparse_images;
 mod stacks;
 mod tree;
 mod verity;
