@@ -28,7 +28,9 @@ install_files() {
     "${run[@]}" generate completions bash >"$tree/usr/share/bash-completion/completions/seekless"
     "${run[@]}" generate completions zsh >"$tree/usr/share/zsh/vendor-completions/_seekless"
     "${run[@]}" generate completions fish >"$tree/usr/share/fish/vendor_completions.d/seekless.fish"
-    gzip -9n "$tree"/usr/share/man/man1/*
+    mkdir -p "$tree/usr/share/man/man5"
+    mv "$tree"/usr/share/man/man1/*.5 "$tree/usr/share/man/man5"
+    gzip -9n "$tree"/usr/share/man/man1/* "$tree"/usr/share/man/man5/*
     install -D -m 644 dist/seekless-watch@.service "$tree/usr/lib/systemd/system/seekless-watch@.service"
     install -D -m 644 dist/watch.toml "$tree/usr/share/doc/seekless/watch.toml"
     doc=$tree/usr/share/doc/seekless

@@ -33,7 +33,7 @@ inside seekless --version
 inside seekless build /etc -o /etc.img
 inside e2fsck -fn /etc.img >/dev/null
 inside seekless check /etc.img
-inside man -w seekless seekless-build seekless-optimize
+inside man -w seekless seekless-build seekless-optimize seekless-formats
 inside dpkg -V seekless
 inside dpkg -r seekless >/dev/null
 left=$(inside find / -xdev -name "*seekless*" -not -name seekless.deb -not -path "/var/lib/dpkg/*" -not -path "/proc/*")

@@ -8,6 +8,7 @@ mod causes;
 mod contradictions;
 mod exports;
 mod json;
+mod manual;
 mod outputs;
 mod pipes;
 mod reproducible;

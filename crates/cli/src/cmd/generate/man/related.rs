@@ -1,0 +1,197 @@
+//! Files, variables and pages that belong to commands.
+
+/// What belongs to a command besides its options.
+pub(super) struct Related {
+    command: Option<&'static Entry>,
+    is_root: bool,
+    /// The page of the command above.
+    above: Option<String>,
+}
+
+/// A name and its meaning.
+type Meaning = (&'static str, &'static str);
+
+struct Entry {
+    /// The name of the command; those below it share the entry.
+    command: &'static str,
+    /// Other pages.
+    pages: &'static [&'static str],
+    files: &'static [Meaning],
+    variables: &'static [Meaning],
+}
+
+const EPOCH: Meaning = (
+    "SOURCE_DATE_EPOCH",
+    "Creation time of the file system, in seconds since 1970; for build, also the latest time that a \
+     file may have.",
+);
+const TMPDIR: Meaning = (
+    "TMPDIR",
+    "Directory for archives that are unpacked and images for standard output [default: /var/tmp]",
+);
+
+const ENTRIES: &[Entry] = &[
+    Entry {
+        command: "build",
+        pages: &[
+            "seekless-formats(5)",
+            "seekless-manifest(1)",
+            "seekless-mkfs(1)",
+            "seekless-optimize(1)",
+            "genext2fs(8)",
+            "mke2fs(8)",
+            "mkfs.fat(8)",
+            "selabel_file(5)",
+        ],
+        files: &[],
+        variables: &[EPOCH, TMPDIR],
+    },
+    Entry {
+        command: "mkfs",
+        pages: &["seekless-build(1)", "mkfs.fat(8)"],
+        files: &[],
+        variables: &[EPOCH],
+    },
+    Entry {
+        command: "generate",
+        pages: &["man(1)"],
+        files: &[],
+        variables: &[("SOURCE_DATE_EPOCH", "Date of the pages, in seconds since 1970.")],
+    },
+    Entry {
+        command: "manifest",
+        pages: &["seekless-build(1)", "seekless-compare(1)", "seekless-formats(5)"],
+        files: &[],
+        variables: &[TMPDIR],
+    },
+    Entry {
+        command: "optimize",
+        pages: &[
+            "seekless-build(1)",
+            "seekless-record(1)",
+            "seekless-relayout(1)",
+            "seekless-score(1)",
+            "seekless-formats(5)",
+        ],
+        files: &[],
+        variables: &[],
+    },
+    Entry {
+        command: "layout",
+        pages: &["seekless-build(1)", "seekless-formats(5)"],
+        files: &[],
+        variables: &[],
+    },
+    Entry {
+        command: "check",
+        pages: &["seekless-mount(1)", "e2fsck(8)", "fsck.fat(8)"],
+        files: &[],
+        variables: &[(
+            "E2FSPROGS_UNDO_DIR",
+            "Directory of undo files, for a file of which no path is given.",
+        )],
+    },
+    Entry {
+        command: "mount",
+        pages: &["seekless-check(1)", "seekless-record(1)", "fusermount3(1)", "mount(8)"],
+        files: &[],
+        variables: &[],
+    },
+    Entry {
+        command: "record",
+        pages: &["seekless-optimize(1)", "seekless-trace(1)", "seekless-formats(5)"],
+        files: &[],
+        variables: &[],
+    },
+    Entry {
+        command: "trace",
+        pages: &["seekless-record(1)", "seekless-score(1)", "seekless-formats(5)"],
+        files: &[],
+        variables: &[],
+    },
+    Entry {
+        command: "score",
+        pages: &[
+            "seekless-map(1)",
+            "seekless-model(1)",
+            "seekless-trace(1)",
+            "seekless-formats(5)",
+        ],
+        files: &[],
+        variables: &[],
+    },
+    Entry {
+        command: "map",
+        pages: &["seekless-score(1)", "seekless-formats(5)"],
+        files: &[],
+        variables: &[("NO_COLOR", "If it is not empty, maps in a terminal have no colours.")],
+    },
+    Entry {
+        command: "prefetch",
+        pages: &["seekless-trace(1)", "seekless-formats(5)"],
+        files: &[],
+        variables: &[],
+    },
+    Entry {
+        command: "watch",
+        pages: &["seekless-relayout(1)", "systemd.service(5)"],
+        files: &[
+            ("/etc/seekless/watch.toml", "The configuration, if no other file is given."),
+            ("/var/lib/seekless", "What was learnt of each file system."),
+        ],
+        variables: &[],
+    },
+    Entry {
+        command: "tune",
+        pages: &["seekless-mkfs(1)", "seekless-info(1)"],
+        files: &[],
+        variables: &[],
+    },
+];
+
+/// Exit codes of `check`: those of fsck(8).
+const FSCK: &[Meaning] = &[
+    ("0", "no errors"),
+    ("1", "errors were repaired"),
+    ("4", "errors were left as they are"),
+    ("8", "it could not be checked"),
+    ("16", "wrong arguments"),
+];
+
+impl Related {
+    /// What belongs to the command with these names.
+    pub(super) fn to(path: &[&str]) -> Self {
+        let name = path.get(1).copied().unwrap_or_default();
+        let above = path.split_last().map(|(_, above)| above.join("-"));
+        Self {
+            command: ENTRIES.iter().find(|entry| entry.command == name),
+            is_root: path.len() == 1,
+            above: above.filter(|above| !above.is_empty()),
+        }
+    }
+
+    /// Pages, the one of the command above first.
+    pub(super) fn pages(&self) -> Vec<String> {
+        let above = self.above.iter().map(|above| format!("{above}(1)"));
+        let own = self.command.into_iter().flat_map(|entry| entry.pages).map(ToString::to_string);
+        let formats = self.is_root.then(|| "seekless-formats(5)".to_string());
+        above.chain(own).chain(formats).collect()
+    }
+
+    pub(super) fn files(&self) -> &'static [Meaning] {
+        self.command.map_or(&[], |entry| entry.files)
+    }
+
+    pub(super) fn variables(&self) -> &'static [Meaning] {
+        match self.command {
+            Some(entry) => entry.variables,
+            None if self.is_root => &[EPOCH, TMPDIR],
+            None => &[],
+        }
+    }
+
+    /// Exit codes other than those of most commands.
+    pub(super) fn codes(&self) -> Option<&'static [Meaning]> {
+        self.command.filter(|entry| entry.command == "check").map(|_| FSCK)
+    }
+}
