@@ -4,6 +4,7 @@
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::say::{self, say};
+use seekless_compose::base::{Moved, Taken};
 use seekless_device::{BlockDevice, FileDevice};
 use seekless_fs::format::OpenOptions;
 use seekless_images::Place;
@@ -82,6 +83,23 @@ impl Written {
         self.fields.insert(field.into(), value.into());
         self.text += &format!(", {word} {value}");
         self
+    }
+
+    /// Adds how many files have kept the places of older images, and how much left them for traces.
+    pub(crate) fn with_likeness(self, taken: &Taken, moved: &Moved) -> Self {
+        let written = self.with_number("like_same_path", "as before", taken.same_path).with_number(
+            "like_same_contents",
+            "moved in the tree",
+            taken.same_contents,
+        );
+        if moved.pieces_before == 0 {
+            return written;
+        }
+        written
+            .with_number("moved_bytes", "bytes moved for the traces", moved.bytes.get())
+            .with_number("moved_chunks", "in chunks", moved.chunks)
+            .with_number("pieces_before", "pieces read before", moved.pieces_before)
+            .with_number("pieces_after", "after", moved.pieces_after)
     }
 
     /// The fields, for a report that has more of them.

@@ -1,6 +1,6 @@
 //! Rearranges an image: writes a second one in which blocks that traces read come first.
 
-use crate::base::{Bases, Likeness, open_sound};
+use crate::base::{Bases, Likeness, Moved, Taken, open_sound};
 use crate::build::Build;
 use crate::formats::{E2FSCK, OlderImages, REARRANGED};
 use crate::older::OlderVolume;
@@ -97,6 +97,14 @@ pub struct Rearrangement<'a> {
     pub progress: &'a dyn Progress,
 }
 
+/// A rearranged image on older images.
+pub struct Rebuilt {
+    /// The image that was rearranged.
+    pub old: Arc<dyn Inspect>,
+    /// How many files keep the places of older images, and how much left them for the traces.
+    pub kept: Option<(Taken, Moved)>,
+}
+
 impl Rearrangement<'_> {
     /// Writes the same file system with its parts in another order.
     ///
@@ -188,7 +196,7 @@ impl Rearrangement<'_> {
     }
 
     /// Writes the same tree as a volume of the shape of the first of older images of its format, in
-    /// which its files keep their places, and returns the old image.
+    /// which its files keep their places.
     ///
     /// # Errors
     /// As [`Rearrangement::rearrange`]; contents that do not fit.
@@ -198,7 +206,7 @@ impl Rearrangement<'_> {
         likeness: Likeness,
         traces: &[Vec<Event>],
         options: OpenOptions,
-    ) -> Result<Arc<dyn Inspect>, Error> {
+    ) -> Result<Rebuilt, Error> {
         match older {
             OlderImages::Ext(bases) => {
                 self.rebuild_as::<seekless_ext::BuildOptions>(bases, likeness, traces, options)
@@ -218,7 +226,7 @@ impl Rearrangement<'_> {
         likeness: Likeness,
         traces: &[Vec<Event>],
         options: OpenOptions,
-    ) -> Result<Arc<dyn Inspect>, Error> {
+    ) -> Result<Rebuilt, Error> {
         let image = open_sound::<O::Older>(self.image, self.place, options)?;
         let (older, own) = (bases.version(), O::Older::version(&image));
         if older != own {
@@ -241,8 +249,8 @@ impl Rearrangement<'_> {
         let mut options = bases.volume().options();
         O::Older::add_nothing(&mut options);
         self.target.refuse_blocks(options.unit(), "the device has larger blocks")?;
-        build.on(bases, &options, likeness)?;
-        Ok(image)
+        let written = build.on(bases, &options, likeness)?;
+        Ok(Rebuilt { old: image, kept: written.kept })
     }
 
     /// The device for a new file system of `size` bytes. The rest of a partitioned disk is

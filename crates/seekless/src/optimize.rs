@@ -311,8 +311,8 @@ impl Optimize {
             if self.holds_out {
                 return Err(Error::usage("`hold_out` excludes `like`"));
             }
-            let old = rearrangement.rebuild_on(&older, likeness, traces, options)?;
-            let before = self.scores(old.as_ref(), traces).map_err(about)?;
+            let rebuilt = rearrangement.rebuild_on(&older, likeness, traces, options)?;
+            let before = self.scores(rebuilt.old.as_ref(), traces).map_err(about)?;
             return Ok(Rearranged { before, held_out: Vec::new(), without: Vec::new() });
         }
         let old = rearrange::open(&self.image, place, options)?;

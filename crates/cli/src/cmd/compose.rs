@@ -353,7 +353,9 @@ pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure
         let written = Written::image_in(&path, &place, files)?;
         let is_fresh = args.uuid.is_some_and(WantedUuid::is_fresh);
         let written = if is_fresh { written.with_uuid(&place)? } else { written };
-        let written = kept.into_iter().fold(written, like::tell);
+        let written = kept
+            .iter()
+            .fold(written, |written, (taken, moved)| written.with_likeness(taken, moved));
         let written = sealed.iter().fold(written, |written, sealed| sealed.tell(written));
         if streamed.is_some() {
             // The image is on standard output: the summary goes to standard error.

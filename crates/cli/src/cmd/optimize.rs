@@ -16,7 +16,7 @@ use crate::say::say;
 use crate::scoring::fit;
 use crate::written::Written;
 use clap::{Args, ValueEnum};
-use seekless_compose::base::Likeness;
+use seekless_compose::base::{Likeness, Moved, Taken};
 use seekless_compose::freed::Freed;
 use seekless_compose::held_out::HeldOut;
 use seekless_compose::rearrange::{self, Rearrangeable, Rearrangement};
@@ -253,7 +253,7 @@ fn gains(
     let after = scores(args.chunk, new.as_ref(), traces)?;
     let files = files_in(new.as_ref()).map_err(|error| of(args.written(), error))?;
     rearrangement.complete()?;
-    Ok(Gains { before, after, without: Vec::new(), files })
+    Ok(Gains { before, after, without: Vec::new(), files, kept: None })
 }
 
 /// Scores of the traces on an image.
@@ -306,6 +306,8 @@ struct Gains {
     /// On the layouts that the other traces give; none without `--holdout`.
     without: Vec<Score>,
     files: u64,
+    /// With older images.
+    kept: Option<(Taken, Moved)>,
 }
 
 fn report(
@@ -316,6 +318,10 @@ fn report(
     global: &Global,
 ) -> Result<(), Failure> {
     let written = Written::image_in(args.written(), &args.place.place(), gains.files)?;
+    let written = gains
+        .kept
+        .iter()
+        .fold(written, |written, (taken, moved)| written.with_likeness(taken, moved));
     let chunk = args.chunk;
     let results = || args.trace.iter().zip(&gains.before).zip(&gains.after);
     let without = |at: usize| gains.without.get(at);

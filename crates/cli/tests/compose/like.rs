@@ -687,3 +687,35 @@ fn another_version_is_said() {
         fs::remove_file(scratch.join("fat")).expect("remove");
     }
 }
+
+#[test]
+fn optimize_counts_what_stays_as_a_build_does() {
+    let scratch = Scratch::new("like-optimize-counts");
+    let (tree, trace) = (scratch.join("tree"), scratch.join("trace"));
+    fs::create_dir(&tree).expect("mkdir");
+    for n in 0..40u8 {
+        fs::write(format!("{tree}/{n:02}"), vec![n; 9000]).expect("write");
+    }
+    let [old, new, built, optimized] =
+        ["old", "new", "built", "optimized"].map(|name| scratch.join(name));
+    text(&seekless(&["build", &tree, "-o", &old, "-q", "--no-lost-found"]));
+    fs::rename(format!("{tree}/03"), format!("{tree}/moved")).expect("rename");
+    fs::write(format!("{tree}/added"), [200; 9000]).expect("write");
+    text(&seekless(&["build", &tree, "-o", &new, "-q", "--no-lost-found"]));
+    let read = |n: u32| format!("{{\"op\":\"read\",\"path\":\"/{:02}\"}}\n", n * 23 % 40);
+    let reads: String = (5..15).map(read).collect();
+    fs::write(&trace, format!("{{\"seekless_trace\":1}}\n{reads}")).expect("trace");
+    let options = ["--trace", &trace, "--like", &old, "--move-budget", "1M", "--json"];
+    let counts = |command: &[&str]| -> serde_json::Value {
+        let output = text(&seekless(&[command, &options].concat()));
+        serde_json::from_str(&output).expect("JSON")
+    };
+    let build = counts(&["build", &tree, "-o", &built, "--no-lost-found"]);
+    let optimize = counts(&["optimize", &new, "-o", &optimized])["written"].clone();
+    for key in ["like_same_path", "like_same_contents", "moved_bytes", "moved_chunks", "files"] {
+        assert!(build[key].is_u64(), "{key}: {build}");
+        assert_eq!(optimize[key], build[key], "{key}");
+    }
+    assert_eq!(optimize["like_same_contents"], 1);
+    assert!(optimize["moved_bytes"].as_u64() > Some(0), "{optimize}");
+}

@@ -4,9 +4,8 @@ use super::{BuildArgs, Family};
 use crate::args::FreedBlocks;
 use crate::failure::Failure;
 use crate::source::{self, Purpose, SourceArgs};
-use crate::written::Written;
 use clap::Args;
-use seekless_compose::base::{Likeness, Moved, Taken};
+use seekless_compose::base::Likeness;
 use seekless_compose::formats::OlderImages;
 use seekless_compose::freed::Freed;
 use seekless_images::Place;
@@ -108,21 +107,4 @@ impl LikeArgs {
     pub(super) fn freed_by_sources(&self) -> Freed {
         self.freed.map_or(Freed::Keep, Freed::from)
     }
-}
-
-/// Adds how many files have kept their places, and how much left them for the traces.
-pub(super) fn tell(written: Written, (taken, moved): (Taken, Moved)) -> Written {
-    let written = written.with_number("like_same_path", "as before", taken.same_path).with_number(
-        "like_same_contents",
-        "moved in the tree",
-        taken.same_contents,
-    );
-    if moved.pieces_before == 0 {
-        return written;
-    }
-    written
-        .with_number("moved_bytes", "bytes moved for the traces", moved.bytes.get())
-        .with_number("moved_chunks", "in chunks", moved.chunks)
-        .with_number("pieces_before", "pieces read before", moved.pieces_before)
-        .with_number("pieces_after", "after", moved.pieces_after)
 }

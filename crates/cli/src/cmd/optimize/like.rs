@@ -22,9 +22,11 @@ pub(super) fn rebuild(
 ) -> Result<(Gains, Vec<ScatteredFile>), Failure> {
     let traces = traces::load_all(&args.trace)?;
     let likeness = args.likeness();
-    let image = rearrangement.rebuild_on(older, likeness, &traces, args.open.options())?;
+    let rebuilt = rearrangement.rebuild_on(older, likeness, &traces, args.open.options())?;
+    let image = rebuilt.old.as_ref();
     let about = |error| Failure::from(error).about(args.image.display());
-    let replays = replays(&args.image, image.as_ref(), &args.trace, &traces)?;
-    let scattered = scattered_in(image.as_ref(), &replays, rearrangement.storage).map_err(about)?;
-    Ok((gains(args, rearrangement, image.as_ref(), &traces)?, scattered))
+    let replays = replays(&args.image, image, &args.trace, &traces)?;
+    let scattered = scattered_in(image, &replays, rearrangement.storage).map_err(about)?;
+    let gains = gains(args, rearrangement, image, &traces)?;
+    Ok((Gains { kept: rebuilt.kept, ..gains }, scattered))
 }
