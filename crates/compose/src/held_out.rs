@@ -13,7 +13,7 @@ use seekless_images::Error;
 use seekless_layout::planner::planned::{Planned, Relocated};
 use seekless_layout::replay::{Machine, Replayed};
 use seekless_layout::score::{Score, score};
-use seekless_layout::trace::{Event, Program};
+use seekless_layout::trace::{Events, Program};
 use seekless_units::Ino;
 use std::collections::{BTreeMap, HashMap};
 use tracing::warn;
@@ -78,7 +78,7 @@ impl Rearrangement<'_> {
         &self,
         image: &dyn Rearrangeable,
         programs: &[Program],
-        traces: &[Vec<Event>],
+        traces: &[Events],
         replays: &[Replayed],
     ) -> Result<Vec<HeldOut>, Error> {
         assert!(programs.len() == traces.len() && traces.len() == replays.len());

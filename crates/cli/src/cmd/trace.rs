@@ -5,9 +5,11 @@ mod export;
 use crate::args::{Global, OpenArgs};
 use crate::failure::{Failure, Kind};
 use crate::say::{self, warning};
+use crate::source::temp_dir;
 use crate::written::Written;
 use clap::{Args, Subcommand};
-use seekless_compose::traces::{failed, load, open};
+use seekless_compose::traces::merge::{Limits, Merge};
+use seekless_compose::traces::{failed, open, write_as};
 use seekless_images::Place;
 use seekless_images::output;
 use seekless_layout::recording::map_reads;
@@ -58,14 +60,21 @@ Examples:
     /// Convert a trace for other tools
     Export(export::ExportArgs),
     /// Merge several traces in order of time
-    #[command(
-        after_help = "Examples:\n  seekless trace merge monday.trace tuesday.trace -o days.trace"
-    )]
+    #[command(after_help = "\
+Traces that are in order of time are merged as streams; others are sorted first, in
+temporary files if they need more than --memory.
+
+Examples:
+  seekless trace merge monday.trace tuesday.trace -o days.trace
+  seekless trace merge monday.trace tuesday.trace -o days.trace.zst")]
     Merge {
         /// The traces
         #[arg(required = true)]
         traces: Vec<PathBuf>,
-        /// Output file [default: standard output]
+        /// Memory for traces that are not in order of time; more is kept in temporary files
+        #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "512M")]
+        memory: ByteLen,
+        /// Output file, compressed if its name ends in .zst [default: standard output]
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
@@ -122,7 +131,9 @@ pub(crate) fn run(args: &TraceArgs, global: &Global) -> Result<ExitCode, Failure
         TraceSubcommand::Import(import) => self::import(import, global)?,
         TraceSubcommand::Show { trace } => show(trace, global)?,
         TraceSubcommand::Export(export) => export::run(export, global)?,
-        TraceSubcommand::Merge { traces, output } => merge(traces, output.as_deref(), global)?,
+        TraceSubcommand::Merge { traces, memory, output } => {
+            merge(traces, *memory, output.as_deref(), global)?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -141,7 +152,7 @@ fn write_to(
             _ => Ok(()),
         };
     };
-    Ok(output::replace(path, write)?)
+    Ok(output::replace(path, |out| write_as(output, out, write))?)
 }
 
 fn store(
@@ -150,15 +161,11 @@ fn store(
     events: &[Event],
     global: &Global,
 ) -> Result<(), Failure> {
-    let mut header = Map::new();
-    header.insert("recorder".into(), Value::from(origin));
     write_to(output, |out| {
-        let mut writer = Writer::new(out, &header)?;
+        let mut writer = Writer::new(out, &header(origin))?;
         events.iter().try_for_each(|event| writer.write(event))
     })?;
-    if let Some(path) = output {
-        Written::file(path).with("events", events.len() as u64).tell(global);
-    }
+    tell(output, events.len() as u64, global);
     Ok(())
 }
 
@@ -309,7 +316,34 @@ fn show_event(event: &Event, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{}", if event.missing { " (missing)" } else { "" })
 }
 
-fn merge(traces: &[PathBuf], output: Option<&Path>, global: &Global) -> Result<(), Failure> {
-    let loaded = traces.iter().map(|path| load(path)).collect::<Result<Vec<_>, _>>()?;
-    store(output, "merge", &trace::merge(loaded), global)
+fn merge(
+    traces: &[PathBuf],
+    memory: ByteLen,
+    output: Option<&Path>,
+    global: &Global,
+) -> Result<(), Failure> {
+    let merge = Merge::new(traces, Limits { memory, temp_dir: &temp_dir() })?;
+    let mut done = Ok(0);
+    let written = write_to(output, |out| {
+        let mut writer = Writer::new(out, &header("merge"))?;
+        done = merge.write(&mut writer)?;
+        // What is broken is said below: the file must not get its name.
+        if done.is_ok() { Ok(()) } else { Err(io::Error::other("a trace is broken")) }
+    });
+    let events = done?;
+    written?;
+    tell(output, events, global);
+    Ok(())
+}
+
+/// The header of a trace.
+fn header(recorder: &str) -> Map<String, Value> {
+    Map::from_iter([("recorder".into(), Value::from(recorder))])
+}
+
+/// Tells of a trace that was written to a file.
+fn tell(output: Option<&Path>, events: u64, global: &Global) {
+    if let Some(path) = output {
+        Written::file(path).with("events", events).tell(global);
+    }
 }
