@@ -160,9 +160,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "seekless-images",
             "seekless-layout",
             "seekless-source",
+            "seekless-summary",
             "seekless-units",
         ],
     ),
+    ("seekless-summary", &["seekless-layout", "seekless-units"]),
     (
         "seekless",
         &[
@@ -207,6 +209,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "seekless-report",
             "seekless-serve",
             "seekless-source",
+            "seekless-summary",
             "seekless-units",
             "seekless-verity",
         ],

@@ -1,6 +1,7 @@
 //! Traces by path.
 
 pub mod merge;
+pub mod summary;
 
 use seekless_fs::term::{Term, Text};
 use seekless_images::{Error, ErrorKind};
@@ -99,7 +100,15 @@ pub fn load_completely(path: &Path) -> Result<(Program, Events), Error> {
     load_into(path, Events::with_unknown_fields())
 }
 
-fn load_into(path: &Path, mut events: Events) -> Result<(Program, Events), Error> {
+fn load_into(path: &Path, events: Events) -> Result<(Program, Events), Error> {
+    if summary::is_summary(path)? {
+        return Ok((Program::default(), summary::load(path)?));
+    }
+    load_plain(path, events)
+}
+
+/// Adds the events of a trace that is no summary.
+fn load_plain(path: &Path, mut events: Events) -> Result<(Program, Events), Error> {
     let reader = Reader::new(open(path)?).map_err(|error| failed(path, &error))?;
     let program = Program::of(&reader);
     reader.read_into(&mut events).map_err(|error| failed(path, &error))?;

@@ -1,6 +1,7 @@
 //! `seekless trace`: imports, exports, shows and merges access traces.
 
 mod export;
+mod summary;
 
 use crate::args::{Global, OpenArgs};
 use crate::failure::{Failure, Kind};
@@ -9,6 +10,7 @@ use crate::source::temp_dir;
 use crate::written::Written;
 use clap::{Args, Subcommand};
 use seekless_compose::traces::merge::{Limits, Merge};
+use seekless_compose::traces::summary::is_summary;
 use seekless_compose::traces::{failed, open, write_as};
 use seekless_images::Place;
 use seekless_images::output;
@@ -59,21 +61,34 @@ Examples:
     },
     /// Convert a trace for other tools
     Export(export::ExportArgs),
-    /// Merge several traces in order of time
+    /// Summarize traces of a machine for layouts, as a Parquet file
+    #[command(after_help = "\
+A summary takes the place of a trace for optimize, build, relayout, score, and trace show and
+export. One trace gives the same layout as its summary. Merge the summaries of many
+machines with `seekless trace merge`.
+
+Examples:
+  seekless trace summarize job.trace -o job.parquet
+  seekless trace summarize monday.trace tuesday.trace --weight 2 -o week.parquet
+  seekless trace summarize job.trace --half-life 30d --age 45d -o old.parquet")]
+    Summarize(summary::SummarizeArgs),
+    /// Merge traces in order of time, or add up summaries
     #[command(after_help = "\
 Traces that are in order of time are merged as streams; others are sorted first, in
 temporary files if they need more than --memory.
 
+Summaries are added up: in any order, and in several steps, they give the same bytes.
+
 Examples:
   seekless trace merge monday.trace tuesday.trace -o days.trace
-  seekless trace merge monday.trace tuesday.trace -o days.trace.zst")]
+  seekless trace merge monday.trace tuesday.trace -o days.trace.zst
+  seekless trace merge one.parquet two.parquet --min-machines 2 -o fleet.parquet")]
     Merge {
-        /// The traces
+        /// The traces, or summaries
         #[arg(required = true)]
         traces: Vec<PathBuf>,
-        /// Memory for traces that are not in order of time; more is kept in temporary files
-        #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "512M")]
-        memory: ByteLen,
+        #[command(flatten)]
+        how: summary::MergeOptions,
         /// Output file, compressed if its name ends in .zst [default: standard output]
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
@@ -131,8 +146,9 @@ pub(crate) fn run(args: &TraceArgs, global: &Global) -> Result<ExitCode, Failure
         TraceSubcommand::Import(import) => self::import(import, global)?,
         TraceSubcommand::Show { trace } => show(trace, global)?,
         TraceSubcommand::Export(export) => export::run(export, global)?,
-        TraceSubcommand::Merge { traces, memory, output } => {
-            merge(traces, *memory, output.as_deref(), global)?;
+        TraceSubcommand::Summarize(args) => summary::summarize(args, global)?,
+        TraceSubcommand::Merge { traces, how, output } => {
+            merge(traces, how, output.as_deref(), global)?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -277,6 +293,9 @@ fn import(args: &ImportArgs, global: &Global) -> Result<(), Failure> {
 }
 
 fn show(path: &Path, global: &Global) -> Result<(), Failure> {
+    if is_summary(path)? {
+        return summary::show(path, global);
+    }
     let mut reader = Reader::new(open(path)?).map_err(|error| failed(path, &error))?;
     let header = reader.header().clone();
     let mut broken = None;
@@ -318,16 +337,22 @@ fn show_event(event: &Event, out: &mut dyn Write) -> io::Result<()> {
 
 fn merge(
     traces: &[PathBuf],
-    memory: ByteLen,
+    how: &summary::MergeOptions,
     output: Option<&Path>,
     global: &Global,
 ) -> Result<(), Failure> {
-    let merge = Merge::new(traces, Limits { memory, temp_dir: &temp_dir() })?;
+    if summary::all_are_summaries(traces)? {
+        return summary::merge(traces, how, output, global);
+    }
+    if how.min_machines > 0 {
+        return Err(Failure::usage("--min-machines is for summaries"));
+    }
+    let merge = Merge::new(traces, Limits { memory: how.memory, temp_dir: &temp_dir() })?;
     let mut done = Ok(0);
     let written = write_to(output, |out| {
         let mut writer = Writer::new(out, &header("merge"))?;
         done = merge.write(&mut writer)?;
-        // What is broken is said below: the file must not get its name.
+        // The error is returned below; the file must not get its name.
         if done.is_ok() { Ok(()) } else { Err(io::Error::other("a trace is broken")) }
     });
     let events = done?;

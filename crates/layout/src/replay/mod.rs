@@ -17,6 +17,7 @@ mod readahead;
 mod symlinks;
 
 pub use faults::executable_segments;
+pub(crate) use interleave::{apart, beginnings};
 pub use kernel::KernelVersion;
 pub use symlinks::add_symlinks;
 

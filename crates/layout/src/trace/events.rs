@@ -32,7 +32,7 @@ pub struct Events {
     ops: Vec<Op>,
     actions: Vec<Action>,
     action_table: HashTable<u32>,
-    processes: Vec<Process>,
+    processes: Vec<NamedProcess>,
     /// Numbers of processes, by pid and number of the name.
     process_table: HashMap<(u32, Option<u32>), u32>,
     /// Numbers of pids.
@@ -45,7 +45,7 @@ pub struct Events {
     hasher: DefaultHashBuilder,
 }
 
-/// When an event happened, in which process, and what it was.
+/// An event: its time, its process and its access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Stamp {
     time: Nanos,
@@ -53,7 +53,7 @@ struct Stamp {
     action: u32,
 }
 
-/// What an event does, whenever and by whichever process.
+/// The access of an event, at any time and by any process.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Action {
     offset: u64,
@@ -63,7 +63,7 @@ struct Action {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Process {
+struct NamedProcess {
     pid: u32,
     comm: Option<u32>,
     /// The number of the pid, in order of first events.
@@ -264,7 +264,7 @@ impl Events {
         let next = count(self.processes.len());
         let process = *self.process_table.entry((pid, comm)).or_insert(next);
         if process == next {
-            self.processes.push(Process { pid, comm, number });
+            self.processes.push(NamedProcess { pid, comm, number });
         }
         process
     }
