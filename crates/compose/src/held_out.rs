@@ -7,8 +7,8 @@
 //! Statistical Predictions", J. R. Stat. Soc. B 36, 1974).
 
 use crate::rearrange::{Rearrangeable, Rearrangement};
-use seekless_fs::FsError;
-use seekless_fs::plan::ObjectId;
+use seekless_fs::plan::{ObjectId, Rearrange};
+use seekless_fs::{FsError, Inspect};
 use seekless_images::Error;
 use seekless_layout::planner::planned::{Planned, Relocated};
 use seekless_layout::replay::{Machine, Replayed};
@@ -65,6 +65,56 @@ impl HeldOut {
     }
 }
 
+/// Traces of an ext image, and the layouts that all of them but one give.
+struct LeaveOneOut<'a> {
+    rearrangement: &'a Rearrangement<'a>,
+    old: &'a dyn Inspect,
+    relayout: Box<dyn Rearrange + 'a>,
+    objects: HashMap<Ino, ObjectId>,
+    traces: &'a [Events],
+    replays: &'a [Replayed],
+}
+
+impl<'a> LeaveOneOut<'a> {
+    /// `None` for formats other than ext, and with bigalloc.
+    fn new(
+        rearrangement: &'a Rearrangement<'a>,
+        image: &'a dyn Rearrangeable,
+        traces: &'a [Events],
+        replays: &'a [Replayed],
+    ) -> Result<Option<Self>, Error> {
+        assert_eq!(traces.len(), replays.len(), "a replay for each trace");
+        if image.ext().is_none() {
+            return Ok(None);
+        }
+        let relayout = image.relayout().map_err(|error| rearrangement.about(error))?;
+        if relayout.cluster_blocks() > 1 {
+            return Ok(None);
+        }
+        let inodes = replays.iter().flat_map(|replay| {
+            let requested = replay.requests.iter().map(|request| request.ino);
+            replay.inodes.iter().copied().chain(requested)
+        });
+        let objects =
+            inodes.filter_map(|ino| relayout.object(ino).map(|object| (ino, object))).collect();
+        let old = image.inspect();
+        Ok(Some(Self { rearrangement, old, relayout, objects, traces, replays }))
+    }
+
+    /// The score of the trace `at` on the layout that the others give.
+    fn score(&self, at: usize, machine: Machine) -> Result<Score, FsError> {
+        let Self { old, traces, .. } = self;
+        let relayout = self.relayout.as_ref();
+        // A copy of the trace would give the layout the order of the trace itself.
+        let others = self.replays.iter().zip(*traces).filter(|(_, events)| **events != traces[at]);
+        let others = others.map(|(replay, _)| replay);
+        let plan = self.rearrangement.plan(relayout, old.geometry().block_size, others)?;
+        let planned = Planned::new(relayout.demand(), &relayout.space(), &plan, &self.objects);
+        let chunk = [self.rearrangement.storage.chunk];
+        score(&Relocated::new(*old, planned), &traces[at], machine, &chunk).map(|(score, _)| score)
+    }
+}
+
 impl Rearrangement<'_> {
     /// Scores the first eight recordings of each program, each on the layout that all other traces
     /// give. Recordings with the same command are of one program; traces without a command are of
@@ -81,7 +131,7 @@ impl Rearrangement<'_> {
         traces: &[Events],
         replays: &[Replayed],
     ) -> Result<Vec<HeldOut>, Error> {
-        assert!(programs.len() == traces.len() && traces.len() == replays.len());
+        assert_eq!(programs.len(), traces.len(), "a program for each trace");
         let mut groups: BTreeMap<&Program, Vec<usize>> = BTreeMap::new();
         for (at, program) in programs.iter().enumerate().filter(|(_, it)| it.is_known()) {
             let group = groups.entry(program).or_default();
@@ -92,32 +142,15 @@ impl Rearrangement<'_> {
         let mut groups: Vec<Vec<usize>> =
             groups.into_values().filter(|group| group.len() > 1).collect();
         groups.sort_unstable();
-        if groups.is_empty() || image.ext().is_none() {
+        if groups.is_empty() {
             return Ok(Vec::new());
         }
-        let relayout = image.relayout().map_err(|error| self.about(error))?;
-        if relayout.cluster_blocks() > 1 {
+        let Some(others) = LeaveOneOut::new(self, image, traces, replays)? else {
             return Ok(Vec::new());
-        }
-        let inodes = replays.iter().flat_map(|replay| {
-            let requested = replay.requests.iter().map(|request| request.ino);
-            replay.inodes.iter().copied().chain(requested)
-        });
-        let objects: HashMap<Ino, ObjectId> =
-            inodes.filter_map(|ino| relayout.object(ino).map(|object| (ino, object))).collect();
-        let old = image.inspect();
-        let one = |at: usize| -> Result<Score, FsError> {
-            // A copy of the trace would give the layout the order of the trace itself.
-            let others = replays.iter().zip(traces).filter(|(_, events)| **events != traces[at]);
-            let others = others.map(|(replay, _)| replay);
-            let plan = self.plan(relayout.as_ref(), old.geometry().block_size, others)?;
-            let planned = Relocated::new(old, Planned::new(relayout.demand(), &plan, &objects));
-            let chunk = [self.storage.chunk];
-            score(&planned, &traces[at], Machine::default(), &chunk).map(|(score, _)| score)
         };
         let mut held_out = Vec::new();
         for recordings in groups {
-            match recordings.iter().map(|&at| one(at)).collect() {
+            match recordings.iter().map(|&at| others.score(at, Machine::default())).collect() {
                 Ok(scores) => held_out.push(HeldOut { recordings, scores }),
                 Err(FsError::NoSpace(why)) => {
                     warn!("{}: no range of other runs: {why}", self.image.display());
@@ -126,5 +159,33 @@ impl Rearrangement<'_> {
             }
         }
         Ok(held_out)
+    }
+
+    /// Whether [`Rearrangement::without_each`] supports an image: ext without bigalloc.
+    ///
+    /// # Errors
+    /// As [`Rearrangement::rearrange`].
+    pub fn can_leave_out(&self, image: &dyn Rearrangeable) -> Result<bool, Error> {
+        LeaveOneOut::new(self, image, &[], &[]).map(|others| others.is_some())
+    }
+
+    /// Scores each trace on the layout that the other traces give, whatever their commands, as
+    /// [`Machine::for_score`] replays it. `replays` as for [`Rearrangement::held_out`].
+    ///
+    /// # Errors
+    /// As [`Rearrangement::rearrange`].
+    ///
+    /// # Panics
+    /// Unless [`Rearrangement::can_leave_out`] supports the image.
+    pub fn without_each(
+        &self,
+        image: &dyn Rearrangeable,
+        traces: &[Events],
+        replays: &[Replayed],
+    ) -> Result<Vec<Score>, Error> {
+        let others = LeaveOneOut::new(self, image, traces, replays)?;
+        let others = others.expect("the caller has checked that the image is supported");
+        let score = |at| others.score(at, Machine::for_score()).map_err(|error| self.about(error));
+        (0..traces.len()).map(score).collect()
     }
 }

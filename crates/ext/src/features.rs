@@ -279,6 +279,12 @@ impl Features {
         self.ro_compat & bit != 0
     }
 
+    /// Whether descriptors have a checksum, without which their flags and counts of unused inodes
+    /// are ignored.
+    pub(crate) const fn has_group_checksums(self) -> bool {
+        self.has_ro_compat(ro_compat::METADATA_CSUM | ro_compat::GDT_CSUM)
+    }
+
     /// The set with `other`'s members.
     pub(crate) const fn with(self, other: Self) -> Self {
         Self {

@@ -169,8 +169,7 @@ impl<'a> DescriptorTable<'a> {
             *to = *from;
         }
         let desc = parse(&whole, 0).ok_or_else(|| truncated(place))?;
-        let lazy =
-            self.volume.sb.has_metadata_csum() || self.volume.sb.has_ro_compat(ro_compat::GDT_CSUM);
+        let lazy = self.volume.sb.has_group_checksums();
         Ok(Group { number, desc, lazy })
     }
 

@@ -140,9 +140,7 @@ impl<'a> Inodes<'a> {
     /// The end of the part of an inode table that was ever used, in whole blocks
     /// as the kernel counts: a last block that is used in part is not counted.
     fn used_table_end(&self, group: &Group, table: Extent) -> BlockNo {
-        let counted =
-            self.volume.sb.has_metadata_csum() || self.volume.sb.has_ro_compat(ro_compat::GDT_CSUM);
-        if !counted {
+        if !self.volume.sb.has_group_checksums() {
             return table.end();
         }
         let used = self.volume.sb.inodes_per_group.saturating_sub(group.itable_unused());

@@ -269,6 +269,12 @@ impl Super {
         self.raw.s_feature_ro_compat.get() & bit != 0
     }
 
+    /// Whether descriptors have a checksum, without which their flags and counts of unused inodes
+    /// are ignored.
+    pub(crate) fn has_group_checksums(&self) -> bool {
+        self.has_ro_compat(ro_compat::METADATA_CSUM | ro_compat::GDT_CSUM)
+    }
+
     /// Whether metadata carries CRC32C checksums.
     pub(crate) fn has_metadata_csum(&self) -> bool {
         self.has_ro_compat(ro_compat::METADATA_CSUM)

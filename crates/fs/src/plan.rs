@@ -228,6 +228,12 @@ pub trait Demand: Sync {
 
     /// The same objects in the order in which such a walk accesses inodes.
     fn inode_order(&self) -> Vec<ObjectId>;
+
+    /// The directory in which such a walk comes to a directory. `None` for the root, and for a
+    /// directory without a name.
+    fn parent(&self, _directory: ObjectId) -> Option<ObjectId> {
+        None
+    }
 }
 
 /// The space available for placement.
@@ -241,6 +247,20 @@ pub struct Space {
     pub tables: Vec<InodeTable>,
     /// Inodes in one block of an inode table.
     pub inodes_per_block: u32,
+    /// Whether the volume counts the unused inodes at the end of each table, which are not read
+    /// ahead (`bg_itable_unused` of ext4).
+    pub counts_unused: bool,
+}
+
+impl Space {
+    /// Inodes of a table before its first free one.
+    #[must_use]
+    pub fn used_before(&self, table: &InodeTable) -> u32 {
+        let at = self.inodes.partition_point(|&(first, count)| first + count <= table.first);
+        self.inodes.get(at).map_or(table.count, |&(first, _)| {
+            if first <= table.first { 0 } else { (first - table.first).min(table.count) }
+        })
+    }
 }
 
 /// A group's inode table.

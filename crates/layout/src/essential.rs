@@ -1,14 +1,13 @@
 //! The events of a trace that its layout depends on.
 //!
-//! An event is left out if all that it touches was touched before, both in the order that was
-//! recorded, by which images are built, and in the order by which they are rearranged
-//! ([`crate::replay::Processes::Apart`]). Two kinds of events that touch nothing new remain, since
-//! later read-ahead depends on them: the last read of a file by a process before one that touches
-//! something new, and faults before a fault that does. Any image gets the same layout from the
-//! events that remain as from all, unless one process reads a file under several names.
+//! An event is left out if all that it touches was touched before. Two kinds of events that touch
+//! nothing new remain, since later read-ahead depends on them: the last read of a file by a process
+//! before one that touches something new, and faults before a fault that does. Any image gets the
+//! same layout from the events that remain as from all, unless one process reads a file under several
+//! names.
 
 use crate::pages::PageSet;
-use crate::replay::{apart, beginnings};
+use crate::replay::beginnings;
 use crate::trace::{EventRef, Events, Op};
 use hashbrown::HashMap;
 use std::num::NonZero;
@@ -31,14 +30,12 @@ pub struct Essential {
 pub fn essential(events: &Events) -> Vec<Essential> {
     let began = beginnings(events);
     let mut is_needed = vec![false; events.len()];
-    Pass::new(events, &mut is_needed).run(0..events.len());
-    let apart = apart(&began);
-    Pass::new(events, &mut is_needed).run(apart.into_iter().map(|at| at as usize));
+    Pass::new(events, &mut is_needed).run();
     let needed = is_needed.iter().enumerate().filter(|(_, is_needed)| **is_needed);
     needed.map(|(at, _)| Essential { at, began: began[at] as usize }).collect()
 }
 
-/// One pass over the events in some order.
+/// The pass over the events.
 struct Pass<'a> {
     events: &'a Events,
     is_needed: &'a mut [bool],
@@ -114,8 +111,8 @@ impl<'a> Pass<'a> {
         }
     }
 
-    fn run(mut self, order: impl Iterator<Item = usize>) {
-        order.for_each(|at| {
+    fn run(mut self) {
+        (0..self.events.len()).for_each(|at| {
             let event = self.events.get(at).expect("an event");
             if self.is_new(at, &event) {
                 self.is_needed[at] = true;

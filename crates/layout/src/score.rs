@@ -130,7 +130,7 @@ pub fn score(
     };
     let moved = path(&replayed);
     let recorded_order = match machine.processes {
-        Processes::SideBySide(_) | Processes::Apart if has_several_processes(events) => {
+        Processes::SideBySide(_) if has_several_processes(events) => {
             let machine = Machine { processes: Processes::AsRecorded, ..machine };
             path(&replay(image, events, machine)?)
         }

@@ -53,6 +53,7 @@ pub struct Optimize {
     reflink: Reflink,
     like: Vec<PathBuf>,
     move_budget: u64,
+    holds_out: bool,
     replaces: bool,
     progress: Arc<dyn Progress>,
     stop: Stop,
@@ -66,6 +67,8 @@ pub struct Gain {
     pub before: Score,
     /// On the new image.
     pub after: Score,
+    /// With [`Optimize::hold_out`]: on a layout that only the other traces give.
+    pub held_out: Option<Score>,
 }
 
 /// The cost to expect of a run of a program that was not recorded: each of several recordings of
@@ -91,6 +94,14 @@ pub struct Optimized {
     pub other_runs: Vec<OtherRun>,
 }
 
+/// The scores of the traces on the old image, of recordings that were left out, and of each trace
+/// on the layout by the others.
+struct Rearranged {
+    before: Vec<Score>,
+    held_out: Vec<HeldOut>,
+    without: Vec<Score>,
+}
+
 impl Optimize {
     /// An image file or block device. It is not changed.
     pub fn of(image: impl AsRef<Path>) -> Self {
@@ -103,6 +114,7 @@ impl Optimize {
             reflink: Reflink::Auto,
             like: Vec::new(),
             move_budget: 0,
+            holds_out: false,
             replaces: false,
             progress: Arc::new(Unwatched),
             stop: Stop::new(),
@@ -181,6 +193,36 @@ impl Optimize {
         self
     }
 
+    /// Also scores each trace on a layout that only the other traces give: the gain to expect for
+    /// input that was not recorded. For ext images without bigalloc, and without older images.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use seekless::{Build, Optimize, Trace};
+    ///
+    /// # let work = tempfile::tempdir()?;
+    /// # let tree = work.path().join("tree");
+    /// # let (old, new) = (work.path().join("old.img"), work.path().join("new.img"));
+    /// # std::fs::create_dir(&tree)?;
+    /// for n in 0..200 {
+    ///     std::fs::write(tree.join(format!("{n:03}")), vec![n as u8; 20_000])?;
+    /// }
+    /// Build::of([&tree]).write(&old)?;
+    /// let optimize = Optimize::of(&old)
+    ///     .trace(Trace::of_paths(["/150", "/003", "/077"]))
+    ///     .trace(Trace::of_paths(["/150", "/003", "/099"]));
+    /// let gain = optimize.hold_out().write(&new)?.traces.remove(0);
+    /// let held_out = gain.held_out.expect("it was requested");
+    /// assert!(gain.after.seeks < held_out.seeks && held_out.seeks < gain.before.seeks);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn hold_out(mut self) -> Self {
+        self.holds_out = true;
+        self
+    }
+
     /// Replaces a file that is there, or the contents of a block device.
     #[must_use]
     pub fn replace(mut self) -> Self {
@@ -234,13 +276,14 @@ impl Optimize {
             progress: self.progress.as_ref(),
         };
         let traces: Vec<_> = self.traces.iter().map(|trace| trace.events.clone()).collect();
-        let (before, held_out) = self.rearrange(&rearrangement, &traces)?;
+        let Rearranged { before, held_out, without } = self.rearrange(&rearrangement, &traces)?;
         let new = rearrangement.open_written()?;
         let after = self.scores(new.as_ref(), &traces);
         let after = after.map_err(|error| Error::from(error).about(path.display()))?;
         rearrangement.complete()?;
         target.finish()?;
-        let gain = |(before, after)| Gain { before, after };
+        let mut without = without.into_iter();
+        let gain = |(before, after)| Gain { before, after, held_out: without.next() };
         let range = |bounds: Bounds| bounds.least..=bounds.most;
         let other_run = |it: HeldOut| OtherRun {
             seeks: range(it.expected_seeks()),
@@ -253,29 +296,45 @@ impl Optimize {
         })
     }
 
-    /// Writes the new image, and returns the scores on the old one and those of other runs.
+    /// Writes the new image.
     fn rearrange(
         &self,
         rearrangement: &Rearrangement<'_>,
         traces: &[Events],
-    ) -> Result<(Vec<Score>, Vec<HeldOut>), Error> {
+    ) -> Result<Rearranged, Error> {
         let about = |error| Error::from(error).about(self.image.display());
         let (place, options) = (&self.place, OpenOptions::default());
         let older = rearrange::older_images(&self.image, place, &self.like, options)?;
         let move_budget = ByteLen::new(self.move_budget);
         let likeness = Likeness { move_budget, ..Likeness::default() };
         if let Some(older) = older {
+            if self.holds_out {
+                return Err(Error::usage("`hold_out` excludes `like`"));
+            }
             let old = rearrangement.rebuild_on(&older, likeness, traces, options)?;
-            return Ok((self.scores(old.as_ref(), traces).map_err(about)?, Vec::new()));
+            let before = self.scores(old.as_ref(), traces).map_err(about)?;
+            return Ok(Rearranged { before, held_out: Vec::new(), without: Vec::new() });
         }
         let old = rearrange::open(&self.image, place, options)?;
         let block = old.inspect().geometry().block_size;
         rearrangement.target.refuse_blocks(block, "a new image with larger blocks fits it")?;
+        if self.holds_out && traces.windows(2).all(|pair| pair[0] == pair[1]) {
+            return Err(Error::usage("`hold_out` needs two traces with different events"));
+        }
+        if self.holds_out && !rearrangement.can_leave_out(old.as_ref())? {
+            let why = "`hold_out` supports ext images without bigalloc only";
+            return Err(about(FsError::Unsupported(why.into())));
+        }
         let mut replays = replay_for_layout(old.inspect(), traces).map_err(about)?;
         rearrangement.rearrange(old.as_ref(), &mut replays)?;
         let programs: Vec<_> = self.traces.iter().map(|trace| trace.program.clone()).collect();
         let held_out = rearrangement.held_out(old.as_ref(), &programs, traces, &replays)?;
-        Ok((self.scores(old.inspect(), traces).map_err(about)?, held_out))
+        let without = match self.holds_out {
+            true => rearrangement.without_each(old.as_ref(), traces, &replays)?,
+            false => Vec::new(),
+        };
+        let before = self.scores(old.inspect(), traces).map_err(about)?;
+        Ok(Rearranged { before, held_out, without })
     }
 
     /// Scores of the traces on an image.

@@ -24,20 +24,9 @@ impl Summary {
     #[must_use]
     pub fn to_events(&self) -> Events {
         let rows = self.in_order();
-        // In a summary of one trace, the order of the stretches is not that of the events.
-        let mut began: Vec<u64> = match self.header.form {
-            Form::Exact => rows.iter().map(|row| row.run.touches.group).collect(),
-            Form::Pages => Vec::new(),
-        };
-        began.sort_unstable();
-        began.dedup();
-        let stretch = |at: usize, row: &Row<'_>| match self.header.form {
-            Form::Exact => began.partition_point(|began| *began < row.run.touches.group),
-            Form::Pages => at,
-        };
         let mut pids: HashMap<&Stream, u32> = HashMap::new();
         let mut events = Events::default();
-        for (at, row) in rows.iter().enumerate() {
+        for row in &rows {
             let Row { group: Group { key, .. }, run: Run { from, to, touches }, .. } = row;
             let next = u32::try_from(pids.len() + 1).expect("a stream for each event at most");
             let event = EventRef {
@@ -51,10 +40,7 @@ impl Summary {
                 missing: key.missing,
                 fetched: key.fetched,
             };
-            events.push_in_stretch(
-                event,
-                u32::try_from(stretch(at, row)).expect("an event's number"),
-            );
+            events.push_ref(event);
         }
         events
     }

@@ -65,6 +65,7 @@ Examples:
   seekless optimize disk.img --trace boot.trace -o fast.img
   seekless optimize disk.img --trace boot.trace --trace job.trace -o fast.img --chunk 1M
   seekless optimize disk.img --trace make.1.trace --trace make.2.trace -o fast.img
+  seekless optimize disk.img --trace boot.trace --trace job.trace --holdout -o fast.img
   seekless optimize disk.img --trace boot.trace --in-place --dry-run
   seekless optimize disk.img --trace boot.trace --in-place --budget 2G --undo disk.e2undo
   seekless optimize week2.img --trace boot.trace -o fast.img --like week1.img
@@ -120,6 +121,10 @@ pub(crate) struct OptimizeArgs {
     /// that they lie in the order in which they are read
     #[arg(long, requires = "older", value_name = "SIZE", value_parser = parse_size)]
     move_budget: Option<ByteLen>,
+    /// Also report, for each trace, the cost on a layout that only the other traces give: the gain
+    /// to expect for input that was not recorded
+    #[arg(long, conflicts_with_all = ["in_place", "like", "inline_data", "inode_size"])]
+    holdout: bool,
     #[command(flatten)]
     place: PlaceArgs,
     #[command(flatten)]
@@ -211,6 +216,7 @@ pub(crate) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Fail
         args.trace.iter().map(|path| traces::load_recording(path)).collect::<Result<_, _>>()?;
     let (programs, traces): (Vec<Program>, Vec<Events>) = recordings.into_iter().unzip();
     let about = |error| Failure::from(error).about(args.image.display());
+    held_out::refuse(args, &rearrangement, opened.as_ref(), &traces)?;
     let mut replays = replays(&args.image, image, &args.trace, &traces)?;
     let scattered = scattered_in(image, &replays, storage).map_err(about)?;
     let held_out = match (opened.ext(), args.rebuild(opened.as_ref())?) {
@@ -223,7 +229,11 @@ pub(crate) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Fail
             rearrangement.held_out(opened.as_ref(), &programs, &traces, &replays)?
         }
     };
-    let gains = gains(args, &rearrangement, image, &traces)?;
+    let without = match args.holdout {
+        true => rearrangement.without_each(opened.as_ref(), &traces, &replays)?,
+        false => Vec::new(),
+    };
+    let gains = Gains { without, ..gains(args, &rearrangement, image, &traces)? };
     target.finish()?;
     report(args, &gains, &held_out, &scattered, global)?;
     Ok(ExitCode::SUCCESS)
@@ -242,7 +252,7 @@ fn gains(
     let after = scores(args.chunk, new.as_ref(), traces)?;
     let files = files_in(new.as_ref()).map_err(|error| of(args.written(), error))?;
     rearrangement.complete()?;
-    Ok(Gains { before, after, files })
+    Ok(Gains { before, after, without: Vec::new(), files })
 }
 
 /// Scores of the traces on an image.
@@ -288,6 +298,8 @@ pub(super) fn warn_of_others(
 struct Gains {
     before: Vec<Score>,
     after: Vec<Score>,
+    /// On the layouts that the other traces give; none without `--holdout`.
+    without: Vec<Score>,
     files: u64,
 }
 
@@ -301,10 +313,17 @@ fn report(
     let written = Written::image_in(args.written(), &args.place.place(), gains.files)?;
     let chunk = args.chunk;
     let results = || args.trace.iter().zip(&gains.before).zip(&gains.after);
+    let without = |at: usize| gains.without.get(at);
     if global.json {
         let traces: Vec<_> = results()
-            .map(|((path, before), after)| {
-                serde_json::json!({ "trace": path, "before": before, "after": after })
+            .enumerate()
+            .map(|(at, ((path, before), after))| {
+                let mut one =
+                    serde_json::json!({ "trace": path, "before": before, "after": after });
+                if let Some(without) = without(at) {
+                    one["held_out"] = serde_json::json!(without);
+                }
+                one
             })
             .collect();
         let report = serde_json::json!({
@@ -316,31 +335,39 @@ fn report(
         say!("{report}");
         return Ok(());
     }
-    results().for_each(|((path, before), after)| tabulate(path, before, after, chunk));
+    for (at, ((path, before), after)) in results().enumerate() {
+        tabulate(path, before, after, without(at), chunk);
+    }
     held_out::tell(held_out, &args.trace, chunk);
     scattered::tell(scattered, chunk, global);
     written.tell_text(global);
     Ok(())
 }
 
-/// Prints the scores of a trace, before and after.
-pub(super) fn tabulate(trace: &Path, before: &Score, after: &Score, chunk: ByteLen) {
+/// Prints the scores of a trace, before and after, and on the layout without it.
+pub(super) fn tabulate(
+    trace: &Path,
+    before: &Score,
+    after: &Score,
+    without: Option<&Score>,
+    chunk: ByteLen,
+) {
     say!("{}", trace.display());
-    say!("  {:<28}{:>14}{:>14}", "", "before", "after");
+    let title = without.map_or("", |_| "without it");
+    say!("{}", format!("  {:<28}{:>14}{:>14}{title:>14}", "", "before", "after").trim_end());
     let chunks = format!("chunks of {}", format_size(chunk));
     let count = |score: &Score| score.chunks.get(&chunk.get()).copied().unwrap_or(0);
     let fetched = |score: &Score| score.prefetch.chunks.get(&chunk.get()).copied().unwrap_or(0);
-    let rows = [
-        ("requests", before.requests, after.requests),
-        ("of them for metadata", before.metadata_requests, after.metadata_requests),
-        ("seeks", before.seeks, after.seeks),
-        ("bytes", before.bytes, after.bytes),
-        (chunks.as_str(), count(before), count(after)),
-        ("prefetch instead: seeks", before.prefetch.seeks, after.prefetch.seeks),
-        ("prefetch instead: bytes", before.prefetch.bytes, after.prefetch.bytes),
-        ("prefetch instead: chunks", fetched(before), fetched(after)),
-    ];
-    for (name, before, after) in rows {
-        say!("  {name:<28}{before:>14}{after:>14}");
-    }
+    let row = |name: &str, figure: &dyn Fn(&Score) -> u64| {
+        let without = without.map_or(String::new(), |score| format!("{:>14}", figure(score)));
+        say!("  {name:<28}{:>14}{:>14}{without}", figure(before), figure(after));
+    };
+    row("requests", &|score| score.requests);
+    row("of them for metadata", &|score| score.metadata_requests);
+    row("seeks", &|score| score.seeks);
+    row("bytes", &|score| score.bytes);
+    row(&chunks, &count);
+    row("prefetch instead: seeks", &|score| score.prefetch.seeks);
+    row("prefetch instead: bytes", &|score| score.prefetch.bytes);
+    row("prefetch instead: chunks", &fetched);
 }

@@ -166,3 +166,73 @@ fn one_recording_tells_no_range() {
         assert_eq!(told, expected);
     }
 }
+
+/// A volume of several groups, whose inode tables are used in part.
+#[test]
+fn a_trace_is_scored_where_the_others_lay_out() {
+    let scratch = Scratch::new("held-out-each");
+    let (tree, image) = (scratch.join("tree"), scratch.join("a.img"));
+    for n in 0..4000u64 {
+        let dir = format!("{tree}/{}/{}", n % 10, n / 10 % 20);
+        fs::create_dir_all(&dir).expect("mkdir");
+        fs::write(format!("{dir}/{n}"), vec![n as u8; (n * 7919 % 9_000) as usize]).expect("write");
+    }
+    let options = ["-q", "-F", "-t", "ext4", "-b", "1024", "-g", "4096", "-G", "2", "-d", &tree];
+    run("mke2fs", &[&options[..], &[&image, "64M"]].concat());
+    // Each reads some of the files of a directory that the others do not read.
+    let traces: Vec<String> = (0..3).map(|n| scratch.join(&format!("{n}.trace"))).collect();
+    for (trace, seed) in traces.iter().zip(0u64..) {
+        let header = json!({ "seekless_trace": 1 });
+        let read = |n: u64| {
+            let n = if n % 3 == 0 { n * 10 + seed } else { n * 10 + 7 };
+            let path = format!("/{}/{}/{n}", n % 10, n / 10 % 20);
+            json!({ "time": n * 1000, "op": "read", "path": path, "pid": 1 })
+        };
+        let lines = std::iter::once(header).chain((0..400).map(read));
+        fs::write(trace, lines.map(|line| format!("{line}\n")).collect::<String>()).expect("write");
+    }
+    let out = scratch.join("out.img");
+    let all: Vec<&String> = traces.iter().collect();
+    let args =
+        [&["optimize", &image, "-o", &out, "--holdout", "--force"][..], &given(&all)].concat();
+    let optimized = json_of(&args);
+    for (at, left_out) in traces.iter().enumerate() {
+        let others: Vec<&String> = traces.iter().filter(|trace| *trace != left_out).collect();
+        let args = [&["optimize", &image, "-o", &out, "--force"][..], &given(&others)].concat();
+        text(&seekless(&args));
+        let score = json_of(&["score", &out, "--trace", left_out]);
+        let held_out = &optimized["traces"][at]["held_out"];
+        for key in ["requests", "metadata_requests", "seeks", "seek_distance_bytes", "bytes"] {
+            assert_eq!(held_out[key], score[key], "{key} of {left_out}");
+        }
+        assert_eq!(held_out["chunks"]["524288"], score["chunks"]["524288"]);
+        let seeks = |of: &str| optimized["traces"][at][of]["seeks"].as_u64().expect("number");
+        assert!(seeks("after") < seeks("held_out") && seeks("held_out") < seeks("before"));
+    }
+    let shown = text(&seekless(&args));
+    assert_eq!(shown.matches("before         after    without it").count(), 3, "{shown}");
+    assert!(json_of(&[&args[..4], &args[5..]].concat())["traces"][0].get("held_out").is_none());
+}
+
+#[test]
+fn a_trace_without_others_is_refused() {
+    let scratch = Scratch::new("held-out-refused");
+    let (ext, fat) = (scratch.join("a.img"), scratch.join("f.img"));
+    run("mke2fs", &["-q", "-F", "-t", "ext4", &ext, "8M"]);
+    fs::File::create(&fat).and_then(|file| file.set_len(8 << 20)).expect("create");
+    run("mkfs.fat", &[&fat]);
+    let (one, other) = (scratch.join("1.trace"), scratch.join("2.trace"));
+    recording(&one, "program", 1);
+    recording(&other, "program", 2);
+    let out = scratch.join("out.img");
+    for (image, second, code, why) in [
+        (&ext, &one, 2, "--holdout needs two traces with different events"),
+        (&fat, &other, 4, "--holdout supports ext images without bigalloc only"),
+    ] {
+        let args = ["optimize", image, "-o", &out, "--holdout", "--trace", &one, "--trace", second];
+        let ran = seekless(&args);
+        assert_eq!(ran.status.code(), Some(code), "{ran:?}");
+        assert!(String::from_utf8_lossy(&ran.stderr).contains(why), "{ran:?}");
+        assert!(!std::path::Path::new(&out).exists());
+    }
+}

@@ -10,7 +10,7 @@ use seekless_fs::plan::Rearrange;
 use seekless_fs::{FsError, Timestamp};
 use seekless_layout::planner::in_place::{InPlace, Progress};
 use seekless_layout::planner::touches;
-use seekless_layout::replay::{Machine, Processes, replay};
+use seekless_layout::replay::{Machine, replay};
 use seekless_layout::trace::{Events, Reader};
 use seekless_units::{ByteLen, Lba};
 use std::fs;
@@ -204,7 +204,7 @@ fn rearrange_some(
     let file = std::io::BufReader::new(fs::File::open(trace).expect("trace"));
     let events: Events =
         Reader::new(file).expect("trace").collect::<Result<_, _>>().expect("trace");
-    let machine = Machine { processes: Processes::Apart, merges: false, ..Machine::default() };
+    let machine = Machine { merges: false, ..Machine::default() };
     let replayed = replay(image.as_ref(), &events, machine)?;
     let touches = touches(&[replayed], &|ino| relayout.object(ino), 1);
     let (occupied, space) = relayout.in_place()?;

@@ -13,6 +13,7 @@ mod encrypted;
 mod held_out;
 mod hostile;
 mod in_place;
+mod order;
 mod orphans;
 mod scattered;
 mod symlinks;

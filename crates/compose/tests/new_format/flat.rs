@@ -375,6 +375,7 @@ impl NewVolume for Builder<'_> {
             free: vec![Extent::new(blocks.end(), self.blocks)],
             tables: vec![InodeTable { first: Ino::new(1), count, blocks, group }],
             inodes_per_block: (BLOCK as usize / RECORD) as u32,
+            counts_unused: false,
         }
     }
 

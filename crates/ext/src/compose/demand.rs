@@ -527,6 +527,14 @@ impl Demand for TreeDemand<'_> {
         order
     }
 
+    fn parent(&self, directory: ObjectId) -> Option<ObjectId> {
+        match self.object(directory) {
+            Object::Node(NodeId::ROOT) | Object::Value(_) => None,
+            Object::Node(id) => Some(ObjectId::new(self.tree.parent(id).index() as u32)),
+            Object::LostAndFound => Some(ObjectId::new(NodeId::ROOT.index() as u32)),
+        }
+    }
+
     fn inode_order(&self) -> Vec<ObjectId> {
         let walked = inode_walk(self.tree, &|dir| self.listing(dir));
         let mut order: Vec<ObjectId> =

@@ -235,6 +235,7 @@ impl NewVolume for Builder<'_> {
             free: self.fixed.free.clone(),
             tables,
             inodes_per_block: geometry.block_size / geometry.inode_size,
+            counts_unused: geometry.features.has_group_checksums(),
         }
     }
 

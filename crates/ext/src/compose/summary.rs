@@ -68,7 +68,7 @@ pub(crate) fn group_record(
 ) -> GroupRecord {
     let features = geometry.features;
     let csum = features.has_ro_compat(ro_compat::METADATA_CSUM);
-    let lazy = csum || features.has_ro_compat(ro_compat::GDT_CSUM);
+    let lazy = features.has_group_checksums();
     let free_blocks = geometry.group_blocks(group) - content.used_blocks();
     let free_inodes = geometry.inodes_per_group - content.inodes.len() as u32;
     let untouched = content.used_blocks() == geometry.group_overhead(group)

@@ -3,7 +3,6 @@
 
 use super::descriptor::Bitmap;
 use crate::group::Group;
-use crate::ondisk::ro_compat;
 use crate::superblock::Super;
 use crate::volume::Volume;
 use seekless_fs::field::{index, range};
@@ -56,7 +55,7 @@ impl Layout {
 
     /// Whether the flags of descriptors count: only with checksums.
     pub(super) fn is_lazy(&self) -> bool {
-        self.has_sums() || self.volume.sb.has_ro_compat(ro_compat::GDT_CSUM)
+        self.volume.sb.has_group_checksums()
     }
 
     /// The error for a number that no group has.

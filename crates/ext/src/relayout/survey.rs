@@ -56,6 +56,8 @@ pub(crate) struct Survey<'a> {
     /// Inode tables, counted in clusters.
     tables: Vec<InodeTable>,
     walk: Vec<ObjectId>,
+    /// The directories in which the walk comes to directories.
+    parents: HashMap<ObjectId, ObjectId>,
     lost_and_found: Option<Ino>,
 }
 
@@ -100,13 +102,14 @@ impl<'a> Survey<'a> {
             orphans: OrphanList::read(volume)?,
             tables: inode_tables(volume)?,
             walk: Vec::new(),
+            parents: HashMap::new(),
             lost_and_found: image.lookup(image.root(), b"lost+found")?,
         };
         survey.share_xattr_blocks();
         survey.find_owners()?;
         survey.find_shared();
         survey.find_room()?;
-        survey.walk = survey.walk_tree()?;
+        (survey.walk, survey.parents) = survey.walk_tree()?;
         debug_assert_eq!(survey.walk.len(), survey.moved.len(), "a walk meets each object once");
         debug_assert!(
             survey.moved.is_sorted_by(|one, next| one.ino < next.ino),
@@ -192,8 +195,10 @@ impl<'a> Survey<'a> {
         clusters
     }
 
-    /// Directories and their files in the order of a walk; inodes without a name last.
-    fn walk_tree(&self) -> Result<Vec<ObjectId>, FsError> {
+    /// Directories and their files in the order of a walk, inodes without a name last; and for each
+    /// directory the one in which the walk comes to it.
+    fn walk_tree(&self) -> Result<(Vec<ObjectId>, HashMap<ObjectId, ObjectId>), FsError> {
+        let mut parents = HashMap::new();
         let mut order = Vec::with_capacity(self.moved.len());
         let mut seen = vec![false; self.moved.len()];
         let mut stack: Vec<ObjectId> = self.object(self.image.root()).into_iter().collect();
@@ -206,6 +211,7 @@ impl<'a> Survey<'a> {
             for ino in self.listing(self.moved(dir).ino)? {
                 let Some(object) = self.object(ino) else { continue };
                 if self.moved(object).kind == FileKind::Directory {
+                    parents.entry(object).or_insert(dir);
                     below.push(object);
                 } else if !std::mem::replace(&mut seen[object.index()], true) {
                     order.push(object);
@@ -215,7 +221,7 @@ impl<'a> Survey<'a> {
         }
         let all = (0..self.moved.len()).map(|at| ObjectId::new(at as u32));
         order.extend(all.filter(|object| !seen[object.index()]));
-        Ok(order)
+        Ok((order, parents))
     }
 
     /// A directory's entries in the kernel's order of listing.
@@ -261,6 +267,7 @@ impl<'a> Survey<'a> {
             free: self.room.clone(),
             tables: self.tables.clone(),
             inodes_per_block: sb.block_size / u32::from(sb.inode_size),
+            counts_unused: sb.has_group_checksums(),
         }
     }
 
@@ -420,6 +427,10 @@ impl Demand for Survey<'_> {
 
     fn walk_order(&self) -> Vec<ObjectId> {
         self.walk.clone()
+    }
+
+    fn parent(&self, directory: ObjectId) -> Option<ObjectId> {
+        self.parents.get(&directory).copied()
     }
 
     fn inode_order(&self) -> Vec<ObjectId> {

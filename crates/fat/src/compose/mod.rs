@@ -262,6 +262,7 @@ pub(crate) fn space(objects: &objects::Objects, geometry: &Geometry, bad: &[u32]
         free: difference(&[all], &bad),
         tables: Vec::new(),
         inodes_per_block: 1,
+        counts_unused: false,
     }
 }
 

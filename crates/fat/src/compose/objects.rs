@@ -257,6 +257,11 @@ impl Demand for Objects {
         self.ids(order.into_iter())
     }
 
+    fn parent(&self, directory: ObjectId) -> Option<ObjectId> {
+        let parent = self.all[directory.index()].parent;
+        (directory.index() > 0).then(|| ObjectId::new(parent))
+    }
+
     fn inode_order(&self) -> Vec<ObjectId> {
         // The order of entries: by name, directory by directory.
         let mut order = vec![0];

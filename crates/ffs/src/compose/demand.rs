@@ -394,6 +394,11 @@ impl Demand for TreeDemand<'_> {
         order
     }
 
+    fn parent(&self, directory: ObjectId) -> Option<ObjectId> {
+        let id = NodeId::new(directory.index() as u32);
+        (id != NodeId::ROOT).then(|| ObjectId::new(self.tree.parent(id).index() as u32))
+    }
+
     fn inode_order(&self) -> Vec<ObjectId> {
         let walked = inode_walk(self.tree, &|dir| self.tree.children(dir));
         walked.into_iter().map(|id| ObjectId::new(id.index() as u32)).collect()

@@ -233,6 +233,7 @@ impl NewVolume for Builder<'_> {
             free,
             tables,
             inodes_per_block: g.bsize / g.inode_size(),
+            counts_unused: false,
         }
     }
 

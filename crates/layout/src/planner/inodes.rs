@@ -2,6 +2,7 @@
 
 use super::base::Held;
 use super::fill::Filled;
+use super::walk::Walk;
 use super::{Touch, objects};
 use seekless_fs::FsError;
 use seekless_fs::plan::{Demand, ObjectId, Space};
@@ -63,6 +64,7 @@ pub(super) fn number_inodes(
     held: &Held,
     hot: &[Touch],
     filled: &Filled,
+    walk: &Walk,
     align: u64,
 ) -> Result<Vec<Ino>, FsError> {
     let space = &held.space;
@@ -93,8 +95,8 @@ pub(super) fn number_inodes(
             remaining -= 1;
         }
     }
-    let (gathered, others): (Vec<ObjectId>, Vec<ObjectId>) = demand
-        .inode_order()
+    let (gathered, others): (Vec<ObjectId>, Vec<ObjectId>) = walk
+        .inode_order(demand)
         .into_iter()
         .filter(|object| !std::mem::replace(&mut done[object.index()], true))
         .partition(|&object| held.gathers(demand.is_directory(object)));

@@ -32,6 +32,7 @@ mod sequence;
 mod storage;
 #[cfg(test)]
 mod tests;
+mod walk;
 
 use crate::replay::{Purpose, Replayed};
 use base::Held;
@@ -43,6 +44,7 @@ use seekless_units::{Ino, Lbn};
 use sequence::Sequence;
 use std::cmp::Reverse;
 use std::collections::HashMap;
+use walk::Walk;
 
 pub use storage::{Storage, StorageKind};
 
@@ -141,7 +143,8 @@ pub fn plan_on(
 }
 
 fn plan_with(demand: &dyn Demand, held: Held, hot: &[Touch], align: u64) -> Result<Plan, FsError> {
-    let sequence = Sequence::new(demand, &held, hot);
+    let walk = Walk::new(demand, hot);
+    let sequence = Sequence::new(demand, &held, &walk, hot);
     let mut overhead = Overhead::estimate(demand);
     let place = |overhead: &Overhead| Filled::new(demand, &held, &sequence, overhead, align);
     let mut filled = place(&overhead)?;
@@ -162,7 +165,7 @@ fn plan_with(demand: &dyn Demand, held: Held, hot: &[Touch], align: u64) -> Resu
         };
     }
     filled.supply(demand)?;
-    let inodes = number_inodes(demand, &held, hot, &filled, align)?;
+    let inodes = number_inodes(demand, &held, hot, &filled, &walk, align)?;
     Ok(filled.into_plan(demand, inodes))
 }
 

@@ -1,6 +1,6 @@
 //! An image as a plan lays it out, without a copy of it.
 
-use seekless_fs::plan::{Demand, ObjectId, Placed, Plan};
+use seekless_fs::plan::{Demand, InodeTable, ObjectId, Placed, Plan, Space};
 use seekless_fs::{
     Attr, BlockMap, DirEntry, FsError, Geometry, GroupSummary, IndexBlock, InodeLocation, Inspect,
     Mapping, Xattr,
@@ -17,6 +17,11 @@ pub trait Places: Send + Sync {
     /// The inode number whose place in the tables an inode has.
     fn number(&self, ino: Ino) -> Ino {
         ino
+    }
+
+    /// The end of the used part of an inode table, if it differs from the image's.
+    fn used_end(&self, _table: Extent) -> Option<BlockNo> {
+        None
     }
 }
 
@@ -42,18 +47,21 @@ pub struct Planned<'a> {
     demand: &'a dyn Demand,
     plan: &'a Plan,
     objects: &'a HashMap<Ino, ObjectId>,
+    /// The ends of the used parts of inode tables, by their first blocks, if the volume counts them.
+    used_ends: HashMap<BlockNo, BlockNo>,
 }
 
 impl<'a> Planned<'a> {
-    /// The places of a plan for `demand`, of which a unit is one block of the image. Inodes without
-    /// an object stay where they are.
+    /// The places of a plan for `demand` in `space`, of which a unit is one block of the image.
+    /// Inodes without an object stay where they are.
     #[must_use]
     pub fn new(
         demand: &'a dyn Demand,
+        space: &Space,
         plan: &'a Plan,
         objects: &'a HashMap<Ino, ObjectId>,
     ) -> Self {
-        Self { demand, plan, objects }
+        Self { demand, plan, objects, used_ends: used_ends(space, &plan.inodes) }
     }
 
     /// The object of an inode, if the plan places it.
@@ -83,6 +91,29 @@ impl Places for Planned<'_> {
     fn number(&self, ino: Ino) -> Ino {
         self.placed(ino).map_or(ino, |object| self.plan.inodes[object.index()])
     }
+
+    fn used_end(&self, table: Extent) -> Option<BlockNo> {
+        self.used_ends.get(&table.start).copied()
+    }
+}
+
+/// The ends of the used parts of inode tables, in whole blocks: a last block that is used in part is
+/// not counted. Numbers before a table's first free one are in use.
+fn used_ends(space: &Space, inodes: &[Ino]) -> HashMap<BlockNo, BlockNo> {
+    if !space.counts_unused {
+        return HashMap::new();
+    }
+    let mut used: Vec<u32> = space.tables.iter().map(|table| space.used_before(table)).collect();
+    for &ino in inodes {
+        let at = space.tables.partition_point(|table| table.first <= ino);
+        if let Some(at) = at.checked_sub(1) {
+            used[at] = used[at].max(ino - space.tables[at].first + 1);
+        }
+    }
+    let end = |(table, used): (&InodeTable, u32)| {
+        (table.blocks.start, table.blocks.start + u64::from(used / space.inodes_per_block))
+    };
+    space.tables.iter().zip(used).map(end).collect()
 }
 
 /// Converts placed data to mappings; the old runs tell which parts are unwritten.
@@ -175,7 +206,8 @@ impl<P: Places> Inspect for Relocated<'_, P> {
     }
 
     fn inode_location(&self, ino: Ino) -> Result<InodeLocation, FsError> {
-        self.image.inode_location(self.places.number(ino))
+        let at = self.image.inode_location(self.places.number(ino))?;
+        Ok(InodeLocation { used_end: self.places.used_end(at.table).unwrap_or(at.used_end), ..at })
     }
 
     fn lookup_blocks(&self, dir: Ino, name: &[u8]) -> Result<Vec<Lbn>, FsError> {

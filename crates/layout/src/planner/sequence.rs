@@ -1,6 +1,7 @@
 //! In which order everything is placed.
 
 use super::base::Held;
+use super::walk::Walk;
 use super::{Part, Touch, objects};
 use seekless_fs::plan::{Demand, ObjectId, Run, Space};
 use seekless_units::Lbn;
@@ -22,7 +23,7 @@ pub(super) struct Sequence {
 }
 
 impl Sequence {
-    pub(super) fn new(demand: &dyn Demand, held: &Held, hot: &[Touch]) -> Self {
+    pub(super) fn new(demand: &dyn Demand, held: &Held, walk: &Walk, hot: &[Touch]) -> Self {
         let mut touched = Touched::default();
         let mut steps: Vec<PlacementStep> = Vec::new();
         for object in objects(demand) {
@@ -37,17 +38,22 @@ impl Sequence {
         let is_touched =
             |touch: &&Touch| touch.part == Part::Overhead && !demand.is_pinned(touch.object);
         let hot_overhead = hot.iter().filter(is_touched).map(|touch| touch.object).collect();
-        let cold = Self::cold(demand, &held.space, &touched);
+        let cold = Self::cold(demand, walk, &held.space, &touched);
         Self { hot: steps, cold, hot_overhead }
     }
 
     /// The rest, stretch by stretch, a stretch's directories before its files.
-    fn cold(demand: &dyn Demand, space: &Space, touched: &Touched) -> Vec<PlacementStep> {
+    fn cold(
+        demand: &dyn Demand,
+        walk: &Walk,
+        space: &Space,
+        touched: &Touched,
+    ) -> Vec<PlacementStep> {
         let stretch = space.tables.first().map_or(1 << 14, |table| table.group.len / 2).max(1);
         let (mut steps, mut files) = (Vec::new(), Vec::new());
         let mut runs = Vec::new();
         let mut blocks = 0;
-        for object in demand.walk_order() {
+        for object in walk.order() {
             runs.clear();
             demand.runs(object, &mut runs);
             let into = if demand.is_directory(object) { &mut steps } else { &mut files };

@@ -12,6 +12,7 @@ struct Thing {
     is_dir: bool,
     runs: Vec<(u64, u64)>,
     attributes: u64,
+    parent: Option<u32>,
 }
 
 fn file(len: u64) -> Thing {
@@ -72,6 +73,10 @@ impl Demand for Things {
     fn inode_order(&self) -> Vec<ObjectId> {
         objects(self).collect()
     }
+
+    fn parent(&self, directory: ObjectId) -> Option<ObjectId> {
+        self.things[directory.index()].parent.map(ObjectId::new)
+    }
 }
 
 fn extent(start: u64, len: u64) -> Extent {
@@ -90,7 +95,7 @@ fn space(free: Vec<Extent>, group: u64) -> Space {
     let tables: Vec<InodeTable> = (0..end.div_ceil(group)).map(table).collect();
     let inodes =
         vec![(Ino::new(11), u32::try_from(tables.len()).expect("groups") * 1000 + 900_000)];
-    Space { inodes, free, tables, inodes_per_block: 16 }
+    Space { inodes, free, tables, inodes_per_block: 16, counts_unused: false }
 }
 
 fn touch(object: u32, from: u64, len: u64) -> Touch {
@@ -312,6 +317,38 @@ fn directories_of_a_stretch_lie_before_its_files() {
 
 /// As many free runs as an aged image has: the layout settles within a few
 /// passes, each of which asks once for each object.
+#[test]
+fn neighbours_of_what_is_touched_come_first() {
+    let below = |parent| Thing { parent: Some(parent), ..dir(1) };
+    // Two directories without a touched file, then one that has one deep below it, and another.
+    let mut things = vec![dir(1), below(0), file(2), below(0), file(3), file(2)];
+    things.extend([below(0), file(4), below(6), file(2), file(5), below(0), file(1), file(1)]);
+    let things = Things::new(things);
+    let space = space(vec![extent(60, 900)], 1 << 20);
+    let places = |hot: &[Touch]| {
+        let plan = plan(&things, &space, hot, 1).expect("plan");
+        is_sound(&things, &space, &plan);
+        let cold = |object: &u32| hot.iter().all(|touch| touch.object.index() as u32 != *object);
+        let mut files: Vec<u32> =
+            (0..14).filter(|&at| !things.things[at as usize].is_dir).collect();
+        files.retain(cold);
+        files.sort_by_key(|&object| blocks(&plan, object)[0].1);
+        let mut inodes: Vec<u32> = (0..14).filter(cold).collect();
+        inodes.sort_by_key(|&object| plan.inodes[object as usize]);
+        (files, inodes)
+    };
+    let (files, inodes) = places(&[touch(10, 0, 5)]);
+    assert_eq!(files, [7, 9, 2, 4, 5, 12, 13]);
+    // A directory's inode lies with the files beside it.
+    assert_eq!(inodes, [0, 1, 3, 6, 11, 7, 8, 9, 2, 4, 5, 12, 13]);
+    // Of two directories with touched files, the one of which a larger part is touched.
+    let (files, _) = places(&[touch(4, 0, 3), touch(9, 0, 2), touch(10, 0, 5)]);
+    assert_eq!(files, [7, 5, 2, 12, 13]);
+    let (files, inodes) = places(&[]);
+    assert_eq!(files, [2, 4, 5, 7, 9, 10, 12, 13]);
+    assert!(inodes.is_sorted());
+}
+
 #[test]
 fn many_free_runs_are_laid_out_in_few_passes() {
     let mut state = 7u64;

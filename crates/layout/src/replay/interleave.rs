@@ -48,23 +48,8 @@ fn pause_between(events: &Events, from: usize, to: usize) -> u64 {
     to.get().saturating_sub(from.get())
 }
 
-/// The events with each stretch of a process in one piece: its reads until it waits for another
-/// process. Stretches follow each other as they begin. Where processes take turns this is the order
-/// of the trace; where they race, each finds its reads in one place, whichever is ahead in a run,
-/// and a drive sees as many sequential streams as there are processes.
-pub(super) fn stretches(events: &Events) -> Vec<u32> {
-    match events.known_stretches() {
-        Some(began) => apart(began),
-        None => apart(&beginnings(events)),
-    }
-}
-
-/// The places of events in the order of their stretches, of which the beginnings are given.
-pub(crate) fn apart(began: &[u32]) -> Vec<u32> {
-    sorted_by(began)
-}
-
-/// For each event, the one with which its stretch begins, by the pauses of its process.
+/// For each event, the one with which its stretch begins: the reads of a process until it waits for
+/// another one.
 pub(crate) fn beginnings(events: &Events) -> Vec<u32> {
     let mut began: Vec<u32> = Vec::with_capacity(events.len());
     for ((at, step), number) in steps(events).enumerate().zip(0u32..) {
@@ -176,10 +161,9 @@ mod tests {
         events.iter().cloned().collect()
     }
 
-    /// Whether nothing is moved, by either.
     fn in_order(events: &[Event]) -> bool {
         let events = all(events);
-        drawn(&events, 1).is_sorted() && stretches(&events).is_sorted()
+        drawn(&events, 1).is_sorted()
     }
 
     #[test]
@@ -209,10 +193,8 @@ mod tests {
     fn processes_side_by_side_drift_apart() {
         let events: Vec<Event> = (0..4000).map(|n| event(n * 100, 1 + (n % 4) as u32)).collect();
         let recorded = all(&events);
-        let process = |at: u32| events[at as usize].pid;
         let order = drawn(&recorded, 1);
-        let together: Vec<u32> = stretches(&recorded).into_iter().map(process).collect();
-        assert!(together.is_sorted(), "each in one piece");
+        assert_eq!(beginnings(&recorded)[..9], [0, 1, 2, 3, 0, 1, 2, 3, 0]);
         for pid in 1..=4 {
             let own: Vec<u32> =
                 order.iter().copied().filter(|at| events[*at as usize].pid == pid).collect();

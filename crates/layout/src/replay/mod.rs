@@ -17,7 +17,7 @@ mod readahead;
 mod symlinks;
 
 pub use faults::executable_segments;
-pub(crate) use interleave::{apart, beginnings};
+pub(crate) use interleave::beginnings;
 pub use kernel::KernelVersion;
 pub use symlinks::add_symlinks;
 
@@ -77,8 +77,6 @@ pub enum Processes {
     /// As in another run: each goes at its own pace, with pauses drawn around
     /// those of the trace, by a seed.
     SideBySide(u64),
-    /// The reads of a process until it waits for another one in one piece: the order to lay out by.
-    Apart,
 }
 
 impl Default for Machine {
@@ -105,14 +103,14 @@ impl Machine {
 
     /// The machine whose reads are to be laid out in their order. A listing's read-ahead depends on
     /// the present places, and so does the merging of requests: neither is modelled.
+    ///
+    /// Reads of processes side by side keep the order of the trace. Another run reads at most places
+    /// a little before or behind where this one did: over short distances, much of it forward, which
+    /// a disk does without waiting for another turn. Each process's reads in one piece would give
+    /// fewer seeks to some programs, but over longer distances.
     #[must_use]
     pub fn for_layout() -> Self {
-        Self {
-            listing_read_ahead: false,
-            merges: false,
-            processes: Processes::Apart,
-            ..Self::default()
-        }
+        Self { listing_read_ahead: false, merges: false, ..Self::default() }
     }
 }
 
@@ -215,7 +213,6 @@ pub fn replay(image: &dyn Inspect, events: &Events, machine: Machine) -> Result<
     let order = match machine.processes {
         Processes::AsRecorded => Vec::new(),
         Processes::SideBySide(seed) => interleave::drawn(events, seed),
-        Processes::Apart => interleave::stretches(events),
     };
     match machine.processes {
         Processes::AsRecorded => (0..events.len()).try_for_each(run)?,

@@ -38,8 +38,6 @@ pub struct Events {
     /// Numbers of pids.
     pid_table: HashMap<u32, u32>,
     stamps: Vec<Stamp>,
-    /// For each event, the event with which its stretch begins; in traces, pauses determine it.
-    stretches: Option<Vec<u32>>,
     /// Unknown fields, by event; `None`: they are dropped.
     unknown: Option<HashMap<u32, Map<String, Value>>>,
     hasher: DefaultHashBuilder,
@@ -199,15 +197,6 @@ impl Events {
         self.add(event, op);
     }
 
-    /// Adds an event of a stretch that begins with event `began`. All events of `self` are added
-    /// by this method, or none.
-    pub fn push_in_stretch(&mut self, event: EventRef<'_>, began: u32) {
-        let stretches = self.stretches.get_or_insert_default();
-        assert!(stretches.len() == self.stamps.len(), "all events have a stretch or none");
-        stretches.push(began);
-        self.push_ref(event);
-    }
-
     fn op(&mut self, op: &Op) -> u32 {
         // There are a dozen of them, and most are reads.
         let known = self.ops.iter().position(|known| known == op);
@@ -353,19 +342,12 @@ impl Events {
     pub(crate) fn processes(&self) -> usize {
         self.pid_table.len()
     }
-
-    /// For each event the one with which its stretch begins, if that is known.
-    pub(crate) fn known_stretches(&self) -> Option<&[u32]> {
-        self.stretches.as_deref()
-    }
 }
 
 impl PartialEq for Events {
     /// Whether the events are equal, with their processes and times.
     fn eq(&self, other: &Self) -> bool {
-        self.stamps == other.stamps
-            && self.stretches == other.stretches
-            && self.iter().eq(other.iter())
+        self.stamps == other.stamps && self.iter().eq(other.iter())
     }
 }
 

@@ -199,7 +199,7 @@ impl Survey<'_> {
             group: Extent::new(BlockNo::ZERO, GROUP),
         };
         let free = self.volume.runs(false);
-        Space { inodes: Vec::new(), free, tables: vec![table], inodes_per_block: IN_BLOCK }
+        Space { free, tables: vec![table], inodes_per_block: IN_BLOCK, ..Space::default() }
     }
 }
 

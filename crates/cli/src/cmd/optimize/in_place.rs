@@ -243,7 +243,7 @@ fn report(args: &OptimizeArgs, before: &[Score], outcome: &Rearranged, global: &
         return;
     }
     for ((path, before), after) in args.trace.iter().zip(before).zip(&outcome.after) {
-        tabulate(path, before, after, args.chunk);
+        tabulate(path, before, after, None, args.chunk);
         tell_gain(before, after, bytes(moved));
     }
     scattered::tell(&outcome.scattered, args.chunk, global);

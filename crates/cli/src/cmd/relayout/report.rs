@@ -83,7 +83,7 @@ pub(super) fn print(args: &RelayoutArgs, outcome: &Outcome, global: &Global) {
     }
     let moved = outcome.counts.moved_in + outcome.counts.moved_out;
     for ((path, before), after) in results {
-        tabulate(path, before, after, args.chunk);
+        tabulate(path, before, after, None, args.chunk);
         tell_gain(before, after, bytes(moved));
     }
     if global.quiet {

@@ -46,7 +46,7 @@ impl RelayoutWriter<'_> {
     ) -> Result<(Vec<u8>, u64), FsError> {
         let sb = &self.survey.volume.sb;
         let old = self.survey.volume.descriptors().read_checked(group)?;
-        let lazy = sb.has_metadata_csum() || sb.has_ro_compat(ro_compat::GDT_CSUM);
+        let lazy = sb.has_group_checksums();
         let bits = u64::from(sb.clusters_per_group());
         let first = sb.group_blocks(group).start.get() / self.survey.cluster;
         let clusters = sb.group_blocks(group).len.div_ceil(self.survey.cluster);

@@ -2,6 +2,7 @@
 
 use super::super::base::Held;
 use super::super::sequence::Sequence;
+use super::super::walk::Walk;
 use super::super::{Touch, objects};
 use super::{Item, MAP_RESERVE, MovedPart};
 use seekless_fs::FsError;
@@ -185,7 +186,8 @@ fn items(
     hot: &[Touch],
     limits: Limits,
 ) -> Vec<(ObjectId, MovedPart)> {
-    let sequence = Sequence::new(occupied, &Held::none(space), hot);
+    let walk = Walk::new(occupied, hot);
+    let sequence = Sequence::new(occupied, &Held::none(space), &walk, hot);
     let mut own: HashMap<ObjectId, Vec<Run>> = HashMap::new();
     for step in &sequence.hot {
         own.entry(step.object).or_default().push(step.run);

@@ -84,7 +84,7 @@ impl Volume {
             blocks: Extent::default(),
             group: Extent::new(BlockNo::ZERO, GROUP),
         };
-        Space { inodes: Vec::new(), free, tables: vec![table], inodes_per_block: 16 }
+        Space { free, tables: vec![table], inodes_per_block: 16, ..Space::default() }
     }
 
     /// Does a step on a copy of the volume it was planned for, and checks its promises.
