@@ -493,6 +493,7 @@ def test_the_first_example_of_the_docs(
     page = ROOT / "docs/fleet.md"
     example, *_ = examples(page)
     exec(compile(example, os.fspath(page), "exec"), {"__name__": "__main__"})
-    states, *tables = capsys.readouterr().out.splitlines()
-    assert states.endswith("True") and len(tables) == 2
+    states, *tables, machines = capsys.readouterr().out.splitlines()
+    assert states.endswith("True") and len(tables) == 2 and machines == "1"
+    assert len(sk.Trace.load(tmp_path / "boot.parquet")) > 0
     assert (tmp_path / "results/cells.csv").exists()

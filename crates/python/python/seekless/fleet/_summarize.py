@@ -50,25 +50,29 @@ def summarize(
     given = [names(machine) for machine in machines]
     if not given:
         raise UsageError("no trace to summarize")
-    # The tasks of the tree hold on to their results: those of a lost worker are computed again.
-    tasks = {
-        client.submit(_leaf, part, weight, pure=False, retries=retries): None
+    tasks = [
+        client.submit(_leaf, part, weight, pure=False, retries=retries)
         for part in _parts(given, fan_in)
-    }
-    with running(client, tasks) as done:
-        futures = list(tasks)
-        while len(futures) > 1:
-            futures = [
-                client.submit(_sum, part, 0, pure=False, retries=retries)
-                for part in _parts(futures, fan_in)
-            ]
+    ]
+    # All tasks stay wanted until the end: cancelling a task fails if a task that needs it is not.
+    tree = list(tasks)
+    while len(tasks) > 1:
         # The floor is applied to the whole only.
-        whole = client.submit(_sum, futures, min_machines, pure=False, retries=retries)
-        # The first failure ends the work. The results stay with the workers.
+        floor = min_machines if len(tasks) <= fan_in else 0
+        tasks = [
+            client.submit(_sum, part, floor, pure=False, retries=retries)
+            for part in _parts(tasks, fan_in)
+        ]
+        tree += tasks
+    if len(tree) == 1:
+        tasks = [client.submit(_sum, tasks, min_machines, pure=False, retries=retries)]
+        tree += tasks
+    with running(client, dict.fromkeys(tree)) as done:
+        # The first failure ends the work.
         for _, future in done:
             if future.status == "error":
                 future.result()
-        contents: bytes = whole.result()
+        contents: bytes = tasks[0].result()
     _store(contents, os.fspath(output))
     return len(given)
 
