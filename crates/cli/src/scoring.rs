@@ -14,7 +14,7 @@ use seekless_layout::fit::Fit;
 use seekless_layout::replay::{KernelVersion, Machine, Processes, Purpose, Replayed};
 use seekless_layout::score::{self, Score, parse_chunk};
 use seekless_layout::timing::{self, Timing};
-use seekless_layout::trace::Event;
+use seekless_layout::trace::Events;
 use seekless_report::reads::{Read, Reads};
 use seekless_report::table::{Figure, Table};
 use seekless_units::{ByteLen, Extent, Nanos, format_size, parse_size};
@@ -109,7 +109,7 @@ pub(crate) struct Timed {
 /// Times an image's requests on each device given.
 pub(crate) fn time(
     scored: &Scored,
-    events: &[Event],
+    events: &Events,
     args: &DeviceArgs,
 ) -> Result<Vec<Timed>, Failure> {
     let think = match args.think {
@@ -172,7 +172,7 @@ pub(crate) fn run(
     path: &Path,
     place: &Place,
     open: OpenOptions,
-    events: &[Event],
+    events: &Events,
     model: &ModelArgs,
 ) -> Result<Scored, Failure> {
     let image = seekless_images::open(path, place, open)?;
@@ -201,7 +201,7 @@ pub(crate) fn names(traces: &[PathBuf]) -> String {
 }
 
 /// The requests in the form of the reports, with paths, purposes and operations.
-fn reads(replayed: &Replayed, events: &[Event]) -> Reads {
+fn reads(replayed: &Replayed, events: &Events) -> Reads {
     let mut reads = Reads::default();
     for request in &replayed.requests {
         let path = match replayed.paths.get(&request.ino) {

@@ -165,9 +165,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "seekless-images",
             "seekless-layout",
             "seekless-source",
+            "seekless-summary",
             "seekless-units",
         ],
     ),
+    ("seekless-summary", &["seekless-layout", "seekless-units"]),
     (
         "seekless",
         &[
@@ -212,6 +214,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "seekless-report",
             "seekless-serve",
             "seekless-source",
+            "seekless-summary",
             "seekless-units",
             "seekless-verity",
         ],

@@ -15,7 +15,7 @@ use seekless_fs::source::Source;
 use seekless_images::{Error, Progress};
 use seekless_layout::by_path;
 use seekless_layout::planner::{self, Storage, Touch};
-use seekless_layout::trace::Event;
+use seekless_layout::trace::{EventRef, Events};
 use seekless_units::ByteLen;
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ pub struct Build<'a> {
     /// The source's name in errors.
     pub name: &'a str,
     /// Accesses, in order: the blocks that they read are allocated first.
-    pub traces: &'a [Vec<Event>],
+    pub traces: &'a [Events],
     /// The storage that it is laid out for.
     pub storage: Storage,
     /// Where it is written.
@@ -208,11 +208,12 @@ impl Build<'_> {
         let mut names = Names::new(self.source.tree());
         let mut touches = Vec::new();
         for events in self.traces {
-            let mut events = events.clone();
-            for event in &mut events {
-                event.path = names.in_source(&event.path);
+            let mut renamed = Events::default();
+            for event in events.iter() {
+                let path = names.in_source(event.path);
+                renamed.push_ref(EventRef { path: &path, ..event });
             }
-            touches.extend(by_path::touches(&events, self.source.tree(), unit));
+            touches.extend(by_path::touches(&renamed, self.source.tree(), unit));
         }
         touches
     }

@@ -13,7 +13,7 @@ use seekless_images::Error;
 use seekless_layout::planner::planned::{Planned, Relocated};
 use seekless_layout::replay::{Machine, Replayed};
 use seekless_layout::score::{Score, score};
-use seekless_layout::trace::{Event, Program};
+use seekless_layout::trace::{Events, Program};
 use seekless_units::Ino;
 use std::collections::{BTreeMap, HashMap};
 use tracing::warn;
@@ -71,7 +71,7 @@ struct LeaveOneOut<'a> {
     old: &'a dyn Inspect,
     relayout: Box<dyn Rearrange + 'a>,
     objects: HashMap<Ino, ObjectId>,
-    traces: &'a [Vec<Event>],
+    traces: &'a [Events],
     replays: &'a [Replayed],
 }
 
@@ -80,7 +80,7 @@ impl<'a> LeaveOneOut<'a> {
     fn new(
         rearrangement: &'a Rearrangement<'a>,
         image: &'a dyn Rearrangeable,
-        traces: &'a [Vec<Event>],
+        traces: &'a [Events],
         replays: &'a [Replayed],
     ) -> Result<Option<Self>, Error> {
         assert_eq!(traces.len(), replays.len(), "a replay for each trace");
@@ -128,7 +128,7 @@ impl Rearrangement<'_> {
         &self,
         image: &dyn Rearrangeable,
         programs: &[Program],
-        traces: &[Vec<Event>],
+        traces: &[Events],
         replays: &[Replayed],
     ) -> Result<Vec<HeldOut>, Error> {
         assert_eq!(programs.len(), traces.len(), "a program for each trace");
@@ -180,7 +180,7 @@ impl Rearrangement<'_> {
     pub fn without_each(
         &self,
         image: &dyn Rearrangeable,
-        traces: &[Vec<Event>],
+        traces: &[Events],
         replays: &[Replayed],
     ) -> Result<Vec<Score>, Error> {
         let others = LeaveOneOut::new(self, image, traces, replays)?;

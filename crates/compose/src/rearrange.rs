@@ -19,7 +19,7 @@ use seekless_images::{Error, Place, Progress, refuse_others};
 use seekless_layout::planner::scattered::{blocks_in, gather};
 use seekless_layout::planner::{self, Part, Storage};
 use seekless_layout::replay::{Replayed, add_symlinks};
-use seekless_layout::trace::Event;
+use seekless_layout::trace::Events;
 use seekless_source::{ImageSource, TreeOptions};
 use seekless_units::{ByteLen, Lbn};
 use std::path::{Path, PathBuf};
@@ -204,7 +204,7 @@ impl Rearrangement<'_> {
         &self,
         older: &OlderImages,
         likeness: Likeness,
-        traces: &[Vec<Event>],
+        traces: &[Events],
         options: OpenOptions,
     ) -> Result<Rebuilt, Error> {
         match older {
@@ -224,7 +224,7 @@ impl Rearrangement<'_> {
         &self,
         bases: &Bases<O::Older>,
         likeness: Likeness,
-        traces: &[Vec<Event>],
+        traces: &[Events],
         options: OpenOptions,
     ) -> Result<Rebuilt, Error> {
         let image = open_sound::<O::Older>(self.image, self.place, options)?;

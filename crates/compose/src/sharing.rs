@@ -9,7 +9,7 @@ use seekless_layout::chunks::{
 };
 use seekless_layout::fit::Fit;
 use seekless_layout::replay::{Machine, Request, replay};
-use seekless_layout::trace::Event;
+use seekless_layout::trace::Events;
 use seekless_layout::usage;
 use seekless_units::{BlockNo, ByteLen, format_size};
 use std::collections::BTreeMap;
@@ -30,7 +30,7 @@ pub struct Comparison<'a> {
     /// Sizes of aligned chunks, each a multiple of [`BLOCK`].
     pub sizes: &'a [ByteLen],
     /// Accesses to the last image, and the machine that makes them.
-    pub trace: Option<(&'a [Event], Machine)>,
+    pub trace: Option<(&'a Events, Machine)>,
 }
 
 /// The chunks of one kind.

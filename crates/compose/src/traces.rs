@@ -1,50 +1,117 @@
 //! Traces by path.
 
+pub mod merge;
+pub mod summary;
+
 use seekless_fs::term::{Term, Text};
 use seekless_images::{Error, ErrorKind};
-use seekless_layout::trace::{self, Event, Program, Reader, TraceError};
+use seekless_layout::trace::{self, Event, Events, Program, Reader, TraceError};
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
+
+/// First bytes of a zstd frame.
+const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+
+/// Extension of traces that are written compressed.
+const ZSTD_EXTENSION: &str = "zst";
+
+/// Fast enough to keep up with the parts that read and write lines.
+const ZSTD_LEVEL: i32 = 1;
+
+/// Bytes of a read from a file.
+const BUFFER: usize = 256 << 10;
 
 /// The error of a trace, with the file that it is in.
 #[must_use]
 pub fn failed(path: &Path, error: &TraceError) -> Error {
     let about = |kind| Error::new(kind, error.to_string()).about(path.display());
     match error {
+        // A frame of zstd that ends early.
+        TraceError::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+            Error::new(ErrorKind::Corrupt, "cut short").about(path.display())
+        }
         TraceError::Io(error) => Error::io(path.display(), error),
         TraceError::Version(_) => about(ErrorKind::Unsupported),
         TraceError::Header => about(ErrorKind::Unsupported)
             .hint(Text::from("traces are made by ").then(Term::Tracing)),
-        TraceError::Line { .. } => about(ErrorKind::Corrupt),
+        TraceError::Line { .. } | TraceError::CutShort(_) => about(ErrorKind::Corrupt),
     }
 }
 
-/// Opens a trace or a log.
+/// Opens a trace or a log, which may be compressed with zstd.
 ///
 /// # Errors
 /// [`ErrorKind::Usage`] for a directory, [`ErrorKind::System`].
-pub fn open(path: &Path) -> Result<BufReader<File>, Error> {
+pub fn open(path: &Path) -> Result<Box<dyn BufRead>, Error> {
     seekless_images::refuse_directory(path)?;
-    File::open(path).map(BufReader::new).map_err(|error| Error::io(path.display(), &error))
+    let about = |error: io::Error| Error::io(path.display(), &error);
+    let file = File::open(path).map_err(about)?;
+    let mut magic = Vec::new();
+    (&file).take(4).read_to_end(&mut magic).map_err(about)?;
+    let is_compressed = magic == ZSTD;
+    let whole = BufReader::with_capacity(BUFFER, io::Cursor::new(magic).chain(file));
+    if !is_compressed {
+        return Ok(Box::new(whole));
+    }
+    let plain = zstd::stream::read::Decoder::with_buffer(whole).map_err(about)?;
+    Ok(Box::new(BufReader::with_capacity(BUFFER, plain)))
+}
+
+/// Writes a trace to `out`, compressed with zstd if the extension of its name is `zst`.
+///
+/// # Errors
+/// Those of `out` and of `write`.
+pub fn write_as(
+    path: Option<&Path>,
+    out: &mut dyn Write,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<()> {
+    let extension = path.and_then(Path::extension);
+    if extension.is_none_or(|extension| extension != ZSTD_EXTENSION) {
+        return write(out);
+    }
+    let mut out = zstd::stream::write::Encoder::new(out, ZSTD_LEVEL)?;
+    write(&mut out)?;
+    out.finish().map(drop)
 }
 
 /// All events of a trace.
 ///
 /// # Errors
 /// As [`open`] and [`parse`].
-pub fn load(path: &Path) -> Result<Vec<Event>, Error> {
-    parse(open(path)?, path)
+pub fn load(path: &Path) -> Result<Events, Error> {
+    load_into(path, Events::default()).map(|(_, events)| events)
 }
 
 /// The program and all events of a trace.
 ///
 /// # Errors
 /// As [`load`].
-pub fn load_recording(path: &Path) -> Result<(Program, Vec<Event>), Error> {
+pub fn load_recording(path: &Path) -> Result<(Program, Events), Error> {
+    load_into(path, Events::default())
+}
+
+/// The program and all events of a trace, with the fields that are unknown here.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_completely(path: &Path) -> Result<(Program, Events), Error> {
+    load_into(path, Events::with_unknown_fields())
+}
+
+fn load_into(path: &Path, events: Events) -> Result<(Program, Events), Error> {
+    if summary::is_summary(path)? {
+        return Ok((Program::default(), summary::load(path)?));
+    }
+    load_plain(path, events)
+}
+
+/// Adds the events of a trace that is no summary.
+fn load_plain(path: &Path, mut events: Events) -> Result<(Program, Events), Error> {
     let reader = Reader::new(open(path)?).map_err(|error| failed(path, &error))?;
     let program = Program::of(&reader);
-    let events = reader.collect::<Result<_, _>>().map_err(|error| failed(path, &error))?;
+    reader.read_into(&mut events).map_err(|error| failed(path, &error))?;
     Ok((program, events))
 }
 
@@ -62,14 +129,20 @@ pub fn parse(input: impl BufRead, path: &Path) -> Result<Vec<Event>, Error> {
 ///
 /// # Errors
 /// As [`load`].
-pub fn load_merged(paths: &[PathBuf]) -> Result<Vec<Event>, Error> {
-    Ok(trace::merge(load_all(paths)?))
+pub fn load_merged(paths: &[PathBuf]) -> Result<Events, Error> {
+    match paths {
+        [path] => {
+            let events = load(path)?;
+            Ok(if events.is_in_order() { events } else { trace::merge(&[events]) })
+        }
+        paths => Ok(trace::merge(&load_all(paths)?)),
+    }
 }
 
 /// All events of each of these traces.
 ///
 /// # Errors
 /// As [`load`].
-pub fn load_all(paths: &[PathBuf]) -> Result<Vec<Vec<Event>>, Error> {
+pub fn load_all(paths: &[PathBuf]) -> Result<Vec<Events>, Error> {
     paths.iter().map(|path| load(path)).collect()
 }

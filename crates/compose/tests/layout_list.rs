@@ -15,7 +15,7 @@ use seekless_formats::{EXT, FAT};
 use seekless_fs::format::OpenOptions;
 use seekless_images::{Error, ErrorKind, Place, Target, Unwatched};
 use seekless_layout::planner::{Storage, StorageKind};
-use seekless_layout::trace::{Event, Op};
+use seekless_layout::trace::{Event, Events, Op};
 use seekless_units::{ByteLen, Lba, Nanos};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -109,7 +109,7 @@ impl Work {
     }
 
     /// Reads of every fifth file.
-    fn trace(&self) -> Vec<Event> {
+    fn trace(&self) -> Events {
         let read = |path: &PathBuf| {
             let within = path.strip_prefix(self.path("tree")).unwrap().display();
             Event::new(Nanos::ZERO, Op::Read, format!("/{within}").into())
@@ -139,7 +139,7 @@ impl Work {
         let from = self.path("tree");
         let source = sources::open(&from, &source, Purpose::Build { latest: None })?;
         let target = Target::create(to, true, None)?;
-        let traces: &[Vec<Event>] =
+        let traces: &[Events] =
             if likeness.move_budget == ByteLen::ZERO { &[] } else { &[self.trace()] };
         let build = Build {
             source: source.as_ref(),

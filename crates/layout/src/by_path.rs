@@ -1,7 +1,7 @@
 //! Touches of a trace on a tree that is not an image yet.
 
 use crate::planner::{Part, Touch};
-use crate::trace::{Event, Op};
+use crate::trace::{Events, Op};
 use seekless_fs::FileKind;
 use seekless_fs::plan::{ObjectId, Run};
 use seekless_fs::tree::{NodeId, Tree};
@@ -17,11 +17,11 @@ const MAX_LINKS: usize = 40;
 ///
 /// Read-ahead is not modelled; a trace recorded with it has it in its reads.
 #[must_use]
-pub fn touches(events: &[Event], tree: &Tree, block_size: u32) -> Vec<Touch> {
+pub fn touches(events: &Events, tree: &Tree, block_size: u32) -> Vec<Touch> {
     let mut walk = Walk { tree, seen: HashSet::new(), touches: Vec::new() };
-    for event in events.iter().filter(|event| event.op != Op::Device) {
+    for event in events.iter().filter(|event| *event.op != Op::Device) {
         let follow = !matches!(event.op, Op::Readlink | Op::Lookup | Op::Stat);
-        let Some(node) = walk.path(&event.path, follow) else { continue };
+        let Some(node) = walk.path(event.path, follow) else { continue };
         match event.op {
             Op::Readdir => walk.directory(node),
             Op::Read | Op::Mmap | Op::Fault | Op::Exec => {
@@ -112,6 +112,7 @@ pub(crate) fn components(path: &[u8]) -> Vec<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::trace::Event;
     use seekless_fs::Timestamp;
     use seekless_fs::tree::{NewPayload, NodeAttr, TreeBuilder};
     use seekless_units::Nanos;
@@ -132,7 +133,8 @@ mod tests {
         builder.add(NodeId::ROOT, b"bin", link, NewPayload::Target(b"/usr/")).unwrap();
         let tree = builder.finish();
         let read = Event::new(Nanos::ZERO, Op::Read, b"/bin/sh".to_vec()).on(5000, 100);
-        let touches = touches(&[read.clone(), read], &tree, 4096);
+        let events = [read.clone(), read].into_iter().collect();
+        let touches = touches(&events, &tree, 4096);
         let id = |path: &[u8]| ObjectId::new(tree.resolve(path).unwrap().index() as u32);
         let inodes: Vec<ObjectId> =
             touches.iter().filter(|t| t.part == Part::Inode).map(|t| t.object).collect();

@@ -1,7 +1,7 @@
 //! Whether a trace belongs to an image: the share of its events whose files the image contains.
 
 use crate::replay::Replayed;
-use crate::trace::Event;
+use crate::trace::Events;
 use std::collections::HashSet;
 
 /// Percentage of the events whose files the image should contain; less is a sign of another image.
@@ -34,12 +34,14 @@ pub enum Fitting {
 impl Fit {
     /// Counts the events whose files a replay did not miss.
     #[must_use]
-    pub fn new(events: &[Event], replayed: &Replayed) -> Self {
+    pub fn new(events: &Events, replayed: &Replayed) -> Self {
         let missing: HashSet<&[u8]> = replayed.missing.iter().map(Vec::as_slice).collect();
         let mut fit = Self { events: 0, fitting: 0, relative: 0 };
-        for event in events.iter().filter(|event| !event.missing) {
+        let mut found = vec![None; events.paths()];
+        for (at, event) in events.iter().enumerate().filter(|(_, event)| !event.missing) {
+            let found = &mut found[events.path(at)];
             fit.events += 1;
-            fit.fitting += u64::from(!missing.contains(event.path.as_slice()));
+            fit.fitting += u64::from(*found.get_or_insert_with(|| !missing.contains(event.path)));
             fit.relative += u64::from(!event.path.starts_with(b"/"));
         }
         fit

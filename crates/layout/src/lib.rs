@@ -5,6 +5,7 @@
 //! - [`score`]: the cost of such requests
 //! - [`fit`]: whether a trace belongs to an image
 //! - [`timing`]: how long they take on a device
+//! - [`essential`]: the events of a trace that its layout depends on
 //! - [`by_path`]: touches of a trace on a tree that is not an image yet
 //! - [`recording`]: a trace made of the touches observed in a kernel
 //! - [`warm`]: the reads of a trace, as byte ranges to read ahead of it
@@ -15,7 +16,8 @@
 //!
 //! # Files
 //!
-//! `trace/` reads and writes traces and what can be made into one: lists of paths, strace's
+//! `trace/` reads and writes traces (`quick.rs`: lines as they are written here), has their events
+//! in memory (`events.rs`), and reads what can be made into a trace: lists of paths, strace's
 //! output, logs of block devices (`blocks.rs`), lists of files for runtimes of containers
 //! (`prefetch_lists.rs`). `warm.rs` has the byte ranges that a trace reads. `recording/` turns
 //! events of a kernel into a trace: `assemble.rs` from events that name inodes, `blocks.rs` from
@@ -31,6 +33,7 @@
 
 pub mod by_path;
 pub mod chunks;
+pub mod essential;
 pub mod fit;
 pub mod habits;
 mod pages;

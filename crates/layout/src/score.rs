@@ -2,7 +2,7 @@
 //! of a lazily fetched volume that they touch.
 
 use crate::replay::{Machine, Processes, Purpose, Replayed, Request, replay};
-use crate::trace::Event;
+use crate::trace::Events;
 use seekless_fs::{FsError, Inspect, Mapping};
 use seekless_units::{BlockNo, ByteLen, Extent, Ino, parse_size};
 use std::collections::{BTreeMap, BTreeSet};
@@ -116,7 +116,7 @@ pub fn figures(
 /// Those of [`replay`].
 pub fn score(
     image: &dyn Inspect,
-    events: &[Event],
+    events: &Events,
     machine: Machine,
     chunk_sizes: &[ByteLen],
 ) -> Result<(Score, Replayed), FsError> {
@@ -161,8 +161,8 @@ pub fn score(
     Ok((score, replayed))
 }
 
-fn has_several_processes(events: &[Event]) -> bool {
-    events.windows(2).any(|pair| pair[0].pid != pair[1].pid)
+fn has_several_processes(events: &Events) -> bool {
+    events.processes() > 1
 }
 
 /// Requests that do not begin where the one before ended, and the sum of the

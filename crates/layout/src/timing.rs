@@ -1,7 +1,7 @@
 //! How long a replay takes on a device.
 
 use crate::replay::{Purpose, Request};
-use crate::trace::Event;
+use crate::trace::Events;
 use seekless_model::{DeviceModel, Refused, Tag};
 use seekless_units::{ByteLen, Extent, Lba, Nanos, SECTOR};
 
@@ -43,13 +43,13 @@ pub struct Timing {
 pub fn time(
     device: &mut dyn DeviceModel,
     requests: &[Request],
-    events: &[Event],
+    events: &Events,
     block_size: ByteLen,
     think: ThinkTime,
 ) -> Result<Timing, Refused> {
     let mut clock = Clock::new(device, block_size);
     let mut started = Nanos::ZERO;
-    let mut recorded = events.first().map_or(Nanos::ZERO, |event| event.time);
+    let mut recorded = events.get(0).map_or(Nanos::ZERO, |event| event.time);
     let mut last = None;
     for request in requests {
         if last.is_some_and(|last: &Request| !together(last, request)) {
@@ -149,7 +149,7 @@ impl<'a> Clock<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::Op;
+    use crate::trace::{Event, Op};
     use seekless_model::from_toml;
     use seekless_units::{BlockNo, Ino, Lbn};
 
@@ -180,7 +180,8 @@ mod tests {
     }
 
     fn run(requests: &[Request], events: &[Event], think: ThinkTime) -> Timing {
-        time(device().as_mut(), requests, events, ByteLen::new(4096), think).unwrap()
+        let events = events.iter().cloned().collect();
+        time(device().as_mut(), requests, &events, ByteLen::new(4096), think).unwrap()
     }
 
     #[test]
@@ -209,8 +210,14 @@ mod tests {
     #[test]
     fn an_image_larger_than_the_device_is_refused() {
         let requests = [request(50_000, Purpose::Data, 0)];
-        let refused = time(device().as_mut(), &requests, &[], ByteLen::new(4096), ThinkTime::Zero)
-            .unwrap_err();
+        let refused = time(
+            device().as_mut(),
+            &requests,
+            &Events::default(),
+            ByteLen::new(4096),
+            ThinkTime::Zero,
+        )
+        .unwrap_err();
         assert!(matches!(refused, Refused::PastTheEnd { capacity: 100_000, .. }));
     }
 }

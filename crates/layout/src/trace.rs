@@ -5,13 +5,16 @@
 //! a trace can pass through unharmed.
 
 mod blocks;
+mod events;
 mod export;
 mod paths;
 mod prefetch_lists;
 mod program;
+mod quick;
 mod strace;
 
 pub use blocks::{BlockLog, BlockRead, read_block_log};
+pub use events::{EventRef, Events, merge};
 pub use export::{first_touches, write_paths, write_squashfs_sort};
 pub use paths::read_paths;
 pub use prefetch_lists::{PrefetchList, Unlisted, first_files};
@@ -42,6 +45,9 @@ pub enum TraceError {
         /// The error.
         why: String,
     },
+    /// It ends within a line.
+    #[error("line {0}: cut short")]
+    CutShort(u64),
     /// The trace is of a later version of the format.
     #[error("trace format {0} is not supported (this is {VERSION})")]
     Version(u64),
@@ -102,9 +108,11 @@ impl Op {
         }
     }
 
-    fn from_name(name: String) -> Self {
+    /// The operation with a name of the format.
+    #[must_use]
+    pub fn named(name: &str) -> Self {
         let known = OPS.iter().find(|(known, _)| *known == name).map(|(_, op)| op.clone());
-        known.unwrap_or(Self::Other(name))
+        known.unwrap_or_else(|| Self::Other(name.into()))
     }
 }
 
@@ -215,7 +223,7 @@ impl Line {
             time: Nanos::new(self.time),
             pid: self.pid,
             comm: self.comm,
-            op: Op::from_name(self.op),
+            op: Op::named(&self.op),
             path,
             offset: self.offset.unwrap_or(0),
             length: self.length,
@@ -264,7 +272,7 @@ impl<R: BufRead> Reader<R> {
     /// [`TraceError::Version`] when it is of a later version.
     pub fn new(input: R) -> Result<Self, TraceError> {
         let mut reader = Self { input, line: 0, header: Map::new(), buf: Vec::new() };
-        if !reader.next_line()? {
+        if !reader.fill()? {
             return Err(TraceError::Header);
         }
         let header: Map<String, Value> =
@@ -284,8 +292,62 @@ impl<R: BufRead> Reader<R> {
         &self.header
     }
 
+    /// The next event, and its line; `None` behind the last one.
+    ///
+    /// # Errors
+    /// [`TraceError::Line`], [`TraceError::CutShort`], [`TraceError::Io`].
+    pub fn next_line(&mut self) -> Result<Option<TraceLine<'_>>, TraceError> {
+        if self.fill()? { self.parsed().map(Some) } else { Ok(None) }
+    }
+
+    /// The line that was read.
+    fn parsed(&self) -> Result<TraceLine<'_>, TraceError> {
+        if let Some(event) = quick::parse(&self.buf) {
+            return Ok(TraceLine::Plain { event, line: &self.buf });
+        }
+        let line = self.line;
+        let failed = |why| TraceError::Line { line, why };
+        let is_cut = !self.buf.ends_with(b"\n");
+        let parsed: Line = serde_json::from_slice(&self.buf).map_err(|error| {
+            if is_cut && error.is_eof() {
+                TraceError::CutShort(line)
+            } else {
+                failed(error.to_string())
+            }
+        })?;
+        parsed.into_event().map(TraceLine::Other).map_err(failed)
+    }
+
+    /// The time of the next event, of which nothing else need be checked.
+    ///
+    /// # Errors
+    /// As [`Reader::next_line`].
+    pub fn next_time(&mut self) -> Result<Option<Nanos>, TraceError> {
+        if !self.fill()? {
+            return Ok(None);
+        }
+        match quick::time(&self.buf) {
+            Some(time) => Ok(Some(time)),
+            None => self.parsed().map(|line| Some(line.time())),
+        }
+    }
+
+    /// Adds all events that are left.
+    ///
+    /// # Errors
+    /// As [`Reader::next_line`].
+    pub fn read_into(mut self, events: &mut Events) -> Result<(), TraceError> {
+        while let Some(line) = self.next_line()? {
+            match line {
+                TraceLine::Plain { event, .. } => events.push_ref(event),
+                TraceLine::Other(event) => events.push(&event),
+            }
+        }
+        Ok(())
+    }
+
     /// Whether there was another line that is not empty.
-    fn next_line(&mut self) -> Result<bool, TraceError> {
+    fn fill(&mut self) -> Result<bool, TraceError> {
         loop {
             self.buf.clear();
             if self.input.read_until(b'\n', &mut self.buf)? == 0 {
@@ -299,14 +361,41 @@ impl<R: BufRead> Reader<R> {
     }
 
     fn event(&mut self) -> Result<Option<Event>, TraceError> {
-        if !self.next_line()? {
-            return Ok(None);
+        Ok(self.next_line()?.map(TraceLine::into_event))
+    }
+}
+
+/// A line of a trace with an event.
+#[derive(Debug)]
+pub enum TraceLine<'a> {
+    /// A line that [`Writer`] would write for the event.
+    Plain {
+        /// The event.
+        event: EventRef<'a>,
+        /// The line, which may lack its line feed.
+        line: &'a [u8],
+    },
+    /// Any other event.
+    Other(Event),
+}
+
+impl TraceLine<'_> {
+    /// When it happened.
+    #[must_use]
+    pub fn time(&self) -> Nanos {
+        match self {
+            Self::Plain { event, .. } => event.time,
+            Self::Other(event) => event.time,
         }
-        let line = self.line;
-        let failed = |why| TraceError::Line { line, why };
-        let parsed: Line =
-            serde_json::from_slice(&self.buf).map_err(|error| failed(error.to_string()))?;
-        parsed.into_event().map(Some).map_err(failed)
+    }
+
+    /// The event.
+    #[must_use]
+    pub fn into_event(self) -> Event {
+        match self {
+            Self::Plain { event, .. } => event.to_event(),
+            Self::Other(event) => event,
+        }
     }
 }
 
@@ -348,6 +437,33 @@ impl<W: Write> Writer<W> {
         self.out.write_all(b"\n")
     }
 
+    /// Continues a trace whose header is written.
+    pub const fn continued(out: W) -> Self {
+        Self { out }
+    }
+
+    /// Writes lines with their line feeds, as [`Writer::write_line`] writes them.
+    ///
+    /// # Errors
+    /// When `out` does not take it.
+    pub fn write_text(&mut self, lines: &[u8]) -> io::Result<()> {
+        self.out.write_all(lines)
+    }
+
+    /// Writes a line that was read.
+    ///
+    /// # Errors
+    /// When `out` does not take it.
+    pub fn write_line(&mut self, line: &TraceLine<'_>) -> io::Result<()> {
+        match line {
+            TraceLine::Plain { line, .. } => {
+                self.out.write_all(line)?;
+                if line.ends_with(b"\n") { Ok(()) } else { self.out.write_all(b"\n") }
+            }
+            TraceLine::Other(event) => self.write(event),
+        }
+    }
+
     /// Hands everything on to the system.
     ///
     /// # Errors
@@ -355,15 +471,6 @@ impl<W: Write> Writer<W> {
     pub fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
-}
-
-/// Several traces as one, in order of time; of events at the same time those
-/// of the earlier trace come first.
-#[must_use]
-pub fn merge(traces: Vec<Vec<Event>>) -> Vec<Event> {
-    let mut merged: Vec<Event> = traces.into_iter().flatten().collect();
-    merged.sort_by_key(|event| event.time);
-    merged
 }
 
 /// A path without `.`, `..` and empty components, with a leading slash.
@@ -437,13 +544,5 @@ mod tests {
         }
         assert!(matches!(Reader::new(&b"{\"seekless_trace\":2}"[..]), Err(TraceError::Version(2))));
         assert!(Reader::new(&b""[..]).is_err() && Reader::new(&b"[]\n"[..]).is_err());
-    }
-
-    #[test]
-    fn merging_keeps_the_order_of_equal_times() {
-        let event = |time, name: &str| Event::new(Nanos::new(time), Op::Open, name.into());
-        let merged = merge(vec![vec![event(1, "a"), event(3, "b")], vec![event(1, "c")]]);
-        let names: Vec<&[u8]> = merged.iter().map(|event| &*event.path).collect();
-        assert_eq!(names, [b"a", b"c", b"b"]);
     }
 }

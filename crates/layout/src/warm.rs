@@ -2,7 +2,7 @@
 //! fetched lazily, or a cache.
 
 use crate::replay::{Machine, Replayed, replay};
-use crate::trace::Event;
+use crate::trace::Events;
 use seekless_fs::{FsError, Inspect};
 use seekless_units::ByteLen;
 use serde::Serialize;
@@ -32,7 +32,7 @@ pub struct Warm {
 ///
 /// # Errors
 /// Those of [`replay()`].
-pub fn warm(image: &dyn Inspect, events: &[Event], start: u64) -> Result<Warm, FsError> {
+pub fn warm(image: &dyn Inspect, events: &Events, start: u64) -> Result<Warm, FsError> {
     let replayed = replay(image, events, Machine::default())?;
     let ranges = ranges(&replayed, u64::from(image.geometry().block_size), start);
     Ok(Warm { replayed, ranges })

@@ -133,7 +133,7 @@ impl Inspect for Lying {
 fn refused(image: &Lying) -> &'static str {
     let event = |op, path: &[u8]| Event::new(Nanos::ZERO, op, path.to_vec());
     let events = [event(Op::Readdir, b"/"), event(Op::Exec, b"/file"), event(Op::Read, b"/file")];
-    match replay(image, &events, Machine::default()) {
+    match replay(image, &events.into_iter().collect(), Machine::default()) {
         Err(FsError::Corrupt { kind: Corruption::Range { field, .. }, location }) => {
             assert!(location.ino.is_some(), "{location}");
             field
@@ -146,7 +146,7 @@ fn refused(image: &Lying) -> &'static str {
 fn block_numbers_beyond_any_volume() {
     let sound = Lying::new();
     let event = Event::new(Nanos::ZERO, Op::Exec, b"/file".to_vec());
-    replay(&sound, &[event], Machine::default()).expect("a sound volume");
+    replay(&sound, &[event].into_iter().collect(), Machine::default()).expect("a sound volume");
     for number in [u64::MAX / 4096 + 1, u64::MAX] {
         let block = BlockNo::new(number);
         let attributes = BlockMap { xattr_block: Some(block), ..BlockMap::default() };
@@ -168,7 +168,7 @@ fn block_numbers_beyond_any_volume() {
 #[test]
 fn ranges_of_a_trace_beyond_every_file() {
     let ops = [Op::Read, Op::Exec, Op::Fault, Op::Device];
-    let events: Vec<Event> = ops
+    let events = ops
         .into_iter()
         .map(|op| Event::new(Nanos::ZERO, op, b"/file".to_vec()).on(u64::MAX - 5, 100))
         .chain([Event::new(Nanos::ZERO, Op::Read, b"/".to_vec()).on(u64::MAX, u64::MAX)])

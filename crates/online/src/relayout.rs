@@ -22,7 +22,7 @@ use seekless_host::donor::Blocks;
 use seekless_images::Error;
 use seekless_layout::planner::Storage;
 use seekless_layout::planner::in_place::{InPlace, Progress, Stopped, enough_for};
-use seekless_layout::trace::Event;
+use seekless_layout::trace::Events;
 use seekless_units::{ByteLen, Extent, Ino};
 use std::collections::BTreeMap;
 
@@ -41,9 +41,9 @@ pub type Halt<'a> = dyn FnMut() -> Result<(), Error> + 'a;
 /// Parameters of a rearrangement.
 pub struct Job<'a> {
     /// The traces to lay out by.
-    pub lay: &'a [Vec<Event>],
+    pub lay: &'a [Events],
     /// The traces to judge a layout by.
-    pub judge: &'a [Vec<Event>],
+    pub judge: &'a [Events],
     /// The storage that the volume lies on.
     pub storage: Storage,
     /// Limit of bytes moved.

@@ -31,6 +31,7 @@ mod paths;
 mod records;
 mod score;
 mod snapshots;
+mod summary;
 mod trace;
 mod work;
 
@@ -59,6 +60,8 @@ mod _seekless {
     use crate::score::{Figures, Prefetch, Request, Requests, Score, score};
     #[pymodule_export]
     use crate::snapshots::{Snapshot, Snapshots};
+    #[pymodule_export]
+    use crate::summary::{Summarized, merge_summaries, summarize};
     #[pymodule_export]
     use crate::trace::Trace;
     use pyo3::prelude::*;

@@ -69,7 +69,7 @@ impl Trace {
 pub(crate) struct Traces(Vec<Given>);
 
 enum Given {
-    Trace(seekless::Trace),
+    Trace(Box<seekless::Trace>),
     Path(PathBuf),
 }
 
@@ -79,7 +79,7 @@ impl FromPyObject<'_, '_> for Traces {
     fn extract(object: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
         let given = |item: &Bound<'_, PyAny>| -> PyResult<Given> {
             match item.cast::<Trace>() {
-                Ok(trace) => Ok(Given::Trace(trace.get().0.clone())),
+                Ok(trace) => Ok(Given::Trace(Box::new(trace.get().0.clone()))),
                 Err(_) => Ok(Given::Path(item.extract::<AnyPath>()?.into_path())),
             }
         };
@@ -95,7 +95,7 @@ impl Traces {
     /// The traces, of which some are in files.
     pub(crate) fn load(self) -> Result<Vec<seekless::Trace>, seekless::Error> {
         let load = |given| match given {
-            Given::Trace(trace) => Ok(trace),
+            Given::Trace(trace) => Ok(*trace),
             Given::Path(path) => seekless::Trace::load(path),
         };
         self.0.into_iter().map(load).collect()

@@ -291,6 +291,93 @@ def until(condition: Any) -> None:
         time.sleep(0.02)
 
 
+def traces_of(directory: Path, count: int) -> list[str]:
+    """Traces of as many machines, which have some files in common."""
+    made = []
+    for machine in range(count):
+        names = [f"/f{(machine * number) % 40}" for number in range(1, 30)]
+        made.append(str(directory / f"{machine}.trace"))
+        sk.Trace.of_paths(names).save(made[-1])
+    return made
+
+
+def added_here(traces: list[str], directory: Path, **options: Any) -> bytes:
+    """The sum of the summaries of traces, in one process."""
+    summaries = [f"{trace}.parquet" for trace in traces]
+    for trace, summary in zip(traces, summaries):
+        sk.summarize(trace, summary)
+    sk.merge_summaries(summaries, directory / "here", **options)
+    return (directory / "here").read_bytes()
+
+
+def test_summarize(client: Any, tmp_path: Path) -> None:
+    traces = traces_of(tmp_path, 30)
+    output = tmp_path / "sum.parquet"
+    given = [traces[0], f"file://{traces[1]}", *traces[2:]]
+    for options in ({}, {"min_machines": 5}):
+        here = added_here(traces, tmp_path, **options)
+        for fan_in in (2, 7, 64):
+            assert fleet.summarize(given, output, client, fan_in=fan_in, **options) == 30
+            assert output.read_bytes() == here
+    assert fleet.summarize([traces[:2], traces[2]], output, client) == 2
+    sk.summarize(traces[:2], tmp_path / "one")
+    sk.summarize(traces[2], tmp_path / "two")
+    sk.merge_summaries([tmp_path / "one", tmp_path / "two"], tmp_path / "both")
+    assert output.read_bytes() == (tmp_path / "both").read_bytes()
+    (tmp_path / "whole").write_bytes(here)
+    assert len(sk.Trace.load(tmp_path / "whole")) > 0
+
+
+def test_summarize_names_what_fails(client: Any, tmp_path: Path) -> None:
+    traces = traces_of(tmp_path, 5)
+    output = tmp_path / "sum.parquet"
+    text = Path(traces[3]).read_bytes()
+    Path(traces[3]).write_bytes(text[:-9])
+    with pytest.raises(fleet.FleetError, match="3.trace: line .*cut short"):
+        fleet.summarize(traces, output, client, fan_in=2, retries=0)
+    with pytest.raises(fleet.FleetError, match="nowhere.trace"):
+        fleet.summarize([*traces[:2], "nowhere.trace"], output, client, retries=0)
+    assert not output.exists() and not list(tmp_path.glob("sum.parquet*"))
+    with pytest.raises(sk.UsageError):
+        fleet.summarize([], output, client)
+
+
+def test_summarize_on_four_workers_of_which_one_is_killed(tmp_path: Path) -> None:
+    traces = traces_of(tmp_path, 24)
+    here = added_here(traces, tmp_path)
+    # The worker that reads it waits, until it is killed.
+    waits, real = Path(traces[13]), tmp_path / "real"
+    waits.rename(real)
+    os.mkfifo(waits)
+    cluster = distributed.LocalCluster(
+        n_workers=4,
+        threads_per_worker=1,
+        processes=True,
+        dashboard_address=None,
+        local_directory=str(tmp_path / "workers"),
+    )
+    with cluster, distributed.Client(cluster) as four:
+        pids = four.run(os.getpid)
+
+        def kill() -> None:
+            def busy() -> list[str]:
+                return [worker for worker, tasks in four.processing().items() if tasks]
+
+            # All others are done: the sums wait for the one.
+            until(lambda: len(busy()) == 1 and len(four.has_what()) == 4)
+            until(lambda: sum(map(len, four.has_what().values())) >= 11)
+            worker = busy()[0]
+            real.rename(waits)
+            os.kill(pids[worker], signal.SIGKILL)
+
+        thread = threading.Thread(target=kill)
+        thread.start()
+        fleet.summarize(traces, tmp_path / "sum", four, fan_in=2, retries=0)
+        thread.join()
+        assert pids != four.run(os.getpid), "a worker was killed"
+    assert (tmp_path / "sum").read_bytes() == here
+
+
 @pytest.fixture(scope="module")
 def images(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Three images, the first two of which have most contents in common."""
@@ -406,6 +493,7 @@ def test_the_first_example_of_the_docs(
     page = ROOT / "docs/fleet.md"
     example, *_ = examples(page)
     exec(compile(example, os.fspath(page), "exec"), {"__name__": "__main__"})
-    states, *tables = capsys.readouterr().out.splitlines()
-    assert states.endswith("True") and len(tables) == 2
+    states, *tables, machines = capsys.readouterr().out.splitlines()
+    assert states.endswith("True") and len(tables) == 2 and machines == "1"
+    assert len(sk.Trace.load(tmp_path / "boot.parquet")) > 0
     assert (tmp_path / "results/cells.csv").exists()

@@ -67,6 +67,7 @@ mod record;
 mod replay;
 mod sharing;
 mod snapshots;
+mod summary;
 mod trace;
 mod walk;
 
@@ -88,5 +89,6 @@ pub use seekless_layout::score::{Prefetch, Score, Seeks};
 pub use seekless_units::ByteLen;
 pub use sharing::{Chunks, sharing};
 pub use snapshots::{Snapshot, Snapshots};
+pub use summary::{Summarized, merge_summaries, summarize};
 pub use trace::Trace;
 pub use walk::Walk;

@@ -10,7 +10,7 @@ use seekless_images::{Place, Target, Unwatched};
 use seekless_layout::planner::Storage;
 use seekless_layout::replay::{Machine, replay_for_layout};
 use seekless_layout::score;
-use seekless_layout::trace::Event;
+use seekless_layout::trace::Events;
 use seekless_units::ByteLen;
 use serde::Serialize;
 use std::ops::RangeInclusive;
@@ -300,7 +300,7 @@ impl Optimize {
     fn rearrange(
         &self,
         rearrangement: &Rearrangement<'_>,
-        traces: &[Vec<Event>],
+        traces: &[Events],
     ) -> Result<Rearranged, Error> {
         let about = |error| Error::from(error).about(self.image.display());
         let (place, options) = (&self.place, OpenOptions::default());
@@ -338,9 +338,9 @@ impl Optimize {
     }
 
     /// Scores of the traces on an image.
-    fn scores(&self, image: &dyn Inspect, traces: &[Vec<Event>]) -> Result<Vec<Score>, FsError> {
+    fn scores(&self, image: &dyn Inspect, traces: &[Events]) -> Result<Vec<Score>, FsError> {
         let chunk = ByteLen::new(self.chunk);
-        let score = |events: &Vec<Event>| {
+        let score = |events: &Events| {
             score::score(image, events, Machine::for_score(), &[chunk]).map(|(score, _)| score)
         };
         traces.iter().map(score).collect()

@@ -93,6 +93,10 @@ impl Record {
         let lost = collected.lost;
         let assembled = assemble(collected, &mount, Pages::Fetched, self.keeps_caches)?;
         let program = Program::of_command(command.iter().map(OsString::as_os_str));
-        Ok(Recorded { trace: Trace { program, events: assembled.events }, status, lost })
+        Ok(Recorded {
+            trace: Trace { program, events: assembled.events.into_iter().collect() },
+            status,
+            lost,
+        })
     }
 }

@@ -3,7 +3,7 @@
 use crate::Error;
 use seekless_compose::traces;
 use seekless_images::Output;
-use seekless_layout::trace::{Event, Op, Program, Writer, merge};
+use seekless_layout::trace::{Event, Events, Op, Program, Writer, merge};
 use seekless_units::Nanos;
 use std::ffi::OsStr;
 use std::io::BufWriter;
@@ -29,7 +29,7 @@ use std::path::Path;
 #[derive(Clone, Debug)]
 pub struct Trace {
     pub(crate) program: Program,
-    pub(crate) events: Vec<Event>,
+    pub(crate) events: Events,
 }
 
 impl Trace {
@@ -40,7 +40,7 @@ impl Trace {
     /// version, [`ErrorKind::Corrupt`](crate::ErrorKind) with the number of a line that is none,
     /// [`ErrorKind::System`](crate::ErrorKind).
     pub fn load(path: impl AsRef<Path>) -> Result<Self, Error> {
-        let (program, events) = traces::load_recording(path.as_ref())?;
+        let (program, events) = traces::load_completely(path.as_ref())?;
         Ok(Self { program, events })
     }
 
@@ -74,7 +74,7 @@ impl Trace {
             program.get_or_insert(trace.program);
             each.push(trace.events);
         }
-        Self { program: program.unwrap_or_default(), events: merge(each) }
+        Self { program: program.unwrap_or_default(), events: merge(&each) }
     }
 
     /// Stores it. A file that is there is replaced when the trace is complete.
@@ -87,8 +87,8 @@ impl Trace {
         let output = Output::create(path, true)?;
         let mut writer =
             Writer::new(BufWriter::new(output.file()?), &self.program.fields()).map_err(io)?;
-        for event in &self.events {
-            writer.write(event).map_err(io)?;
+        for event in self.events.to_events() {
+            writer.write(&event).map_err(io)?;
         }
         writer.flush().map_err(io)?;
         drop(writer);
@@ -109,6 +109,6 @@ impl Trace {
 
     /// The path of each access, in order.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
-        self.events.iter().map(|event| Path::new(OsStr::from_bytes(&event.path)))
+        self.events.iter().map(|event| Path::new(OsStr::from_bytes(event.path)))
     }
 }

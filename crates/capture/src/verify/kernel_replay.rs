@@ -7,7 +7,7 @@ use super::uninterrupted;
 use seekless_fs::Inspect;
 use seekless_images::Error;
 use seekless_layout::replay::executable_segments;
-use seekless_layout::trace::Event;
+use seekless_layout::trace::Events;
 use seekless_report::disk::Usage;
 use seekless_units::ByteLen;
 use signal_hook::iterator::Signals;
@@ -36,7 +36,7 @@ const NAMES_TRIED: u32 = 4096;
 pub fn replay_trace(
     attached: &AttachedImage<'_>,
     usage: &Usage,
-    events: &[Event],
+    events: &Events,
     signals: &mut Signals,
 ) -> Result<TraceReplay, Error> {
     least_reread(|| replay(attached, usage, events, signals), |seen| &seen.requests)
@@ -45,7 +45,7 @@ pub fn replay_trace(
 fn replay(
     attached: &AttachedImage<'_>,
     usage: &Usage,
-    events: &[Event],
+    events: &Events,
     signals: &mut Signals,
 ) -> Result<TraceReplay, Error> {
     let image = attached.image();
@@ -54,8 +54,9 @@ fn replay(
         let absent = |dir: &[u8], at| absent_name(image, dir, at);
         let segments = |path: &[u8]| segments(image, path);
         let mut replayer = Replayer::new(mounted.dir(), attached.device(), absent, segments)?;
-        for step in events.chunks(STEP) {
-            step.iter().for_each(|event| replayer.perform(event));
+        let mut rest = events.iter();
+        while rest.len() > 0 {
+            rest.by_ref().take(STEP).for_each(|event| replayer.perform(&event.to_event()));
             counter.take()?;
             uninterrupted(signals)?;
         }

@@ -68,7 +68,7 @@ pub(crate) struct CompareArgs {
 
 pub(crate) fn run(args: &CompareArgs, global: &Global) -> Result<ExitCode, Failure> {
     let events = traces::load_merged(&args.trace)?;
-    let trace = (!args.trace.is_empty()).then(|| (events.as_slice(), args.model.machine()));
+    let trace = (!args.trace.is_empty()).then(|| (&events, args.model.machine()));
     let mut sizes = args.model.chunk.clone();
     sizes.sort_unstable();
     sizes.dedup();

@@ -29,7 +29,7 @@ use seekless_layout::fit::Fit;
 use seekless_layout::planner::scattered::{ScatteredFile, scattered_in};
 use seekless_layout::replay::{Machine, Replayed, replay_for_layout};
 use seekless_layout::score::{Score, parse_chunk, score};
-use seekless_layout::trace::{Event, Program};
+use seekless_layout::trace::{Events, Program};
 use seekless_units::{ByteLen, format_size, parse_size};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -215,7 +215,7 @@ pub(crate) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Fail
     )?;
     let recordings: Vec<_> =
         args.trace.iter().map(|path| traces::load_recording(path)).collect::<Result<_, _>>()?;
-    let (programs, traces): (Vec<Program>, Vec<Vec<Event>>) = recordings.into_iter().unzip();
+    let (programs, traces): (Vec<Program>, Vec<Events>) = recordings.into_iter().unzip();
     let about = |error| Failure::from(error).about(args.image.display());
     held_out::refuse(args, &rearrangement, opened.as_ref(), &traces)?;
     let mut replays = replays(&args.image, image, &args.trace, &traces)?;
@@ -245,7 +245,7 @@ fn gains(
     args: &OptimizeArgs,
     rearrangement: &Rearrangement<'_>,
     image: &dyn Inspect,
-    traces: &[Vec<Event>],
+    traces: &[Events],
 ) -> Result<Gains, Failure> {
     let new = rearrangement.open_written()?;
     let of = |path: &Path, error| Failure::from(error).about(path.display());
@@ -257,12 +257,8 @@ fn gains(
 }
 
 /// Scores of the traces on an image.
-fn scores(
-    chunk: ByteLen,
-    image: &dyn Inspect,
-    traces: &[Vec<Event>],
-) -> Result<Vec<Score>, FsError> {
-    let scored = |events: &Vec<Event>| score(image, events, Machine::for_score(), &[chunk]);
+fn scores(chunk: ByteLen, image: &dyn Inspect, traces: &[Events]) -> Result<Vec<Score>, FsError> {
+    let scored = |events: &Events| score(image, events, Machine::for_score(), &[chunk]);
     traces.iter().map(|events| scored(events).map(|(score, _)| score)).collect()
 }
 
@@ -272,7 +268,7 @@ fn replays(
     name: &Path,
     image: &dyn Inspect,
     paths: &[PathBuf],
-    traces: &[Vec<Event>],
+    traces: &[Events],
 ) -> Result<Vec<Replayed>, Failure> {
     let about = |error| Failure::from(error).about(name.display());
     let replays = replay_for_layout(image, traces).map_err(about)?;
@@ -284,7 +280,7 @@ fn replays(
 pub(super) fn warn_of_others(
     name: &Path,
     paths: &[PathBuf],
-    traces: &[Vec<Event>],
+    traces: &[Events],
     replays: &[Replayed],
 ) {
     let mut fits = false;

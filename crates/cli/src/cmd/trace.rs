@@ -1,13 +1,17 @@
 //! `seekless trace`: imports, exports, shows and merges access traces.
 
 mod export;
+mod summary;
 
 use crate::args::{Global, OpenArgs};
 use crate::failure::{Failure, Kind};
 use crate::say::{self, warning};
+use crate::source::temp_dir;
 use crate::written::Written;
 use clap::{Args, Subcommand};
-use seekless_compose::traces::{failed, load, open};
+use seekless_compose::traces::merge::{Limits, Merge};
+use seekless_compose::traces::summary::is_summary;
+use seekless_compose::traces::{failed, open, write_as};
 use seekless_images::Place;
 use seekless_images::output;
 use seekless_layout::recording::map_reads;
@@ -57,15 +61,35 @@ Examples:
     },
     /// Convert a trace for other tools
     Export(export::ExportArgs),
-    /// Merge several traces in order of time
-    #[command(
-        after_help = "Examples:\n  seekless trace merge monday.trace tuesday.trace -o days.trace"
-    )]
+    /// Summarize traces of a machine for layouts, as a Parquet file
+    #[command(after_help = "\
+A summary takes the place of a trace for optimize, build, relayout, score, and trace show and
+export. One trace gives the same layout as its summary. Merge the summaries of many
+machines with `seekless trace merge`.
+
+Examples:
+  seekless trace summarize job.trace -o job.parquet
+  seekless trace summarize monday.trace tuesday.trace --weight 2 -o week.parquet
+  seekless trace summarize job.trace --half-life 30d --age 45d -o old.parquet")]
+    Summarize(summary::SummarizeArgs),
+    /// Merge traces in order of time, or add up summaries
+    #[command(after_help = "\
+Traces that are in order of time are merged as streams; others are sorted first, in
+temporary files if they need more than --memory.
+
+Summaries are added up: in any order, and in several steps, they give the same bytes.
+
+Examples:
+  seekless trace merge monday.trace tuesday.trace -o days.trace
+  seekless trace merge monday.trace tuesday.trace -o days.trace.zst
+  seekless trace merge one.parquet two.parquet --min-machines 2 -o fleet.parquet")]
     Merge {
-        /// The traces
+        /// The traces, or summaries
         #[arg(required = true)]
         traces: Vec<PathBuf>,
-        /// Output file [default: standard output]
+        #[command(flatten)]
+        how: summary::MergeOptions,
+        /// Output file, compressed if its name ends in .zst [default: standard output]
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
@@ -122,7 +146,10 @@ pub(crate) fn run(args: &TraceArgs, global: &Global) -> Result<ExitCode, Failure
         TraceSubcommand::Import(import) => self::import(import, global)?,
         TraceSubcommand::Show { trace } => show(trace, global)?,
         TraceSubcommand::Export(export) => export::run(export, global)?,
-        TraceSubcommand::Merge { traces, output } => merge(traces, output.as_deref(), global)?,
+        TraceSubcommand::Summarize(args) => summary::summarize(args, global)?,
+        TraceSubcommand::Merge { traces, how, output } => {
+            merge(traces, how, output.as_deref(), global)?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -141,7 +168,7 @@ fn write_to(
             _ => Ok(()),
         };
     };
-    Ok(output::replace(path, write)?)
+    Ok(output::replace(path, |out| write_as(output, out, write))?)
 }
 
 fn store(
@@ -150,15 +177,11 @@ fn store(
     events: &[Event],
     global: &Global,
 ) -> Result<(), Failure> {
-    let mut header = Map::new();
-    header.insert("recorder".into(), Value::from(origin));
     write_to(output, |out| {
-        let mut writer = Writer::new(out, &header)?;
+        let mut writer = Writer::new(out, &header(origin))?;
         events.iter().try_for_each(|event| writer.write(event))
     })?;
-    if let Some(path) = output {
-        Written::file(path).with("events", events.len() as u64).tell(global);
-    }
+    tell(output, events.len() as u64, global);
     Ok(())
 }
 
@@ -270,6 +293,9 @@ fn import(args: &ImportArgs, global: &Global) -> Result<(), Failure> {
 }
 
 fn show(path: &Path, global: &Global) -> Result<(), Failure> {
+    if is_summary(path)? {
+        return summary::show(path, global);
+    }
     let mut reader = Reader::new(open(path)?).map_err(|error| failed(path, &error))?;
     let header = reader.header().clone();
     let mut broken = None;
@@ -309,7 +335,40 @@ fn show_event(event: &Event, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{}", if event.missing { " (missing)" } else { "" })
 }
 
-fn merge(traces: &[PathBuf], output: Option<&Path>, global: &Global) -> Result<(), Failure> {
-    let loaded = traces.iter().map(|path| load(path)).collect::<Result<Vec<_>, _>>()?;
-    store(output, "merge", &trace::merge(loaded), global)
+fn merge(
+    traces: &[PathBuf],
+    how: &summary::MergeOptions,
+    output: Option<&Path>,
+    global: &Global,
+) -> Result<(), Failure> {
+    if summary::all_are_summaries(traces)? {
+        return summary::merge(traces, how, output, global);
+    }
+    if how.min_machines > 0 {
+        return Err(Failure::usage("--min-machines is for summaries"));
+    }
+    let merge = Merge::new(traces, Limits { memory: how.memory, temp_dir: &temp_dir() })?;
+    let mut done = Ok(0);
+    let written = write_to(output, |out| {
+        let mut writer = Writer::new(out, &header("merge"))?;
+        done = merge.write(&mut writer)?;
+        // The error is returned below; the file must not get its name.
+        if done.is_ok() { Ok(()) } else { Err(io::Error::other("a trace is broken")) }
+    });
+    let events = done?;
+    written?;
+    tell(output, events, global);
+    Ok(())
+}
+
+/// The header of a trace.
+fn header(recorder: &str) -> Map<String, Value> {
+    Map::from_iter([("recorder".into(), Value::from(recorder))])
+}
+
+/// Tells of a trace that was written to a file.
+fn tell(output: Option<&Path>, events: u64, global: &Global) {
+    if let Some(path) = output {
+        Written::file(path).with("events", events).tell(global);
+    }
 }

@@ -16,7 +16,7 @@ use seekless_capture::verify::{
 };
 use seekless_images::output::Output;
 use seekless_lab::age::distribution::parse_span;
-use seekless_layout::trace::Event;
+use seekless_layout::trace::Events;
 use seekless_layout::usage::Owners;
 use seekless_report::disk::Usage;
 use seekless_units::{BlockNo, Extent, Nanos};
@@ -128,7 +128,7 @@ pub(crate) fn verify(
     wanted: &Wanted<'_>,
     global: &Global,
     images: &[(ImageFile<'_>, &Scored)],
-    events: &[Event],
+    events: &Events,
 ) -> Result<ExitCode, Failure> {
     let program = args.program();
     if let Some(program) = &program {

@@ -133,6 +133,7 @@ printf '%s\n' /bin/job /etc/os-release /usr/lib/7 /usr/lib/50 > hot-files.txt
 seekless trace import --paths hot-files.txt -o boot.trace
 for day in job monday tuesday rustc make.1 make.2; do cp boot.trace $day.trace; done
 echo '{"time":9000000000,"op":"stat","path":"/"}' >>job.trace
+for one in one two; do seekless trace summarize monday.trace -o $one.parquet; done
 seekless optimize disk.img --trace boot.trace -o fast.img; cp fast.img after.img
 printf '%s\n' '1700000000.000001 openat(AT_FDCWD</srv/root>, "/srv/root/bin/job", O_RDONLY) = 3</srv/root/bin/job>' \
     '1700000000.000020 read(3</srv/root/bin/job>, "x"..., 4096) = 1' > boot.strace

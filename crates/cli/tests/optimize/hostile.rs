@@ -34,7 +34,7 @@ fn listing(image: ExtImage) -> Result<Vec<u8>, FsError> {
 /// Optimizes an image in memory.
 pub(crate) fn relay(bytes: &[u8], ignore_checksums: bool) -> Result<Vec<u8>, FsError> {
     let image = open(bytes.to_vec(), ignore_checksums)?;
-    let events = read_paths(PATHS.as_bytes(), None).expect("paths");
+    let events = read_paths(PATHS.as_bytes(), None).expect("paths").into_iter().collect();
     let replayed = replay(&image, &events, Machine::default())?;
     let relayout = Relayout::new(&image)?;
     let object = |ino| relayout.object(ino);

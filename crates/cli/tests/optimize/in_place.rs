@@ -11,7 +11,7 @@ use seekless_fs::{FsError, Timestamp};
 use seekless_layout::planner::in_place::{InPlace, Progress};
 use seekless_layout::planner::touches;
 use seekless_layout::replay::{Machine, replay};
-use seekless_layout::trace::{Event, Reader};
+use seekless_layout::trace::{Events, Reader};
 use seekless_units::{ByteLen, Lba};
 use std::fs;
 use std::process::Command;
@@ -202,7 +202,7 @@ fn rearrange_some(
     let image = Arc::new(ExtImage::open(device.clone(), OpenOptions::default())?);
     let relayout = Relayout::new(&image)?;
     let file = std::io::BufReader::new(fs::File::open(trace).expect("trace"));
-    let events: Vec<Event> =
+    let events: Events =
         Reader::new(file).expect("trace").collect::<Result<_, _>>().expect("trace");
     let machine = Machine { merges: false, ..Machine::default() };
     let replayed = replay(image.as_ref(), &events, machine)?;

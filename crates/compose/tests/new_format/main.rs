@@ -17,7 +17,7 @@ use seekless_images::{Target, Unwatched};
 use seekless_layout::planner::{Storage, StorageKind};
 use seekless_layout::replay::Machine;
 use seekless_layout::score::score;
-use seekless_layout::trace::{Event, Op};
+use seekless_layout::trace::{Event, Events, Op};
 use seekless_units::{ByteLen, Nanos};
 use std::fs;
 use std::path::Path;
@@ -43,13 +43,13 @@ fn tree(dir: &Path) {
 }
 
 /// Every twentieth file is read.
-fn trace() -> Vec<Event> {
+fn trace() -> Events {
     let read = |number| Event::new(Nanos::ZERO, Op::Read, format!("/{}", name(number)).into());
     (0..FILES).step_by(20).map(read).collect()
 }
 
 /// The bytes of an image of the tree, made with some traces.
-fn image(work: &Path, traces: &[Vec<Event>]) -> Vec<u8> {
+fn image(work: &Path, traces: &[Events]) -> Vec<u8> {
     let (from, to) = (work.join("tree"), work.join("flat.img"));
     let options = SourceOptions::default();
     let source = sources::open(&from, &options, Purpose::Build { latest: None }).unwrap();

@@ -2,12 +2,12 @@
 
 use super::readahead::{Limits, ReadAhead};
 use super::{LARGE_HOLE, PAGE, Purpose, Replay, Request};
-use crate::trace::{Event, Op};
+use crate::trace::{EventRef, Op};
 use seekless_fs::{FileKind, FsError};
 use seekless_units::{Extent, Ino, Lbn};
 
 impl Replay<'_> {
-    pub(super) fn read_file(&mut self, event: &Event, ino: Ino) -> Result<(), FsError> {
+    pub(super) fn read_file(&mut self, event: &EventRef<'_>, ino: Ino) -> Result<(), FsError> {
         let (offset, end) = (event.offset, event.end());
         let Some(file) = self.files.get(&ino) else { return Ok(()) };
         if file.attr.kind == FileKind::Directory {
@@ -27,7 +27,7 @@ impl Replay<'_> {
         if event.fetched {
             return self.fetch(ino, offset / PAGE, end.div_ceil(PAGE));
         }
-        if event.op == Op::Fault {
+        if *event.op == Op::Fault {
             return self.fault(event.pid, ino, offset / PAGE, end.div_ceil(PAGE));
         }
         self.read_bytes(event.pid, ino, offset, end)

@@ -5,10 +5,10 @@
 //! and the disk, and no two runs agree. So here every process goes at its own pace, its pauses
 //! drawn around those of the trace.
 
-use crate::trace::Event;
+use crate::trace::Events;
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
-use std::collections::HashMap;
+use seekless_units::Nanos;
 
 /// By how many percent a pause is shorter or longer than the one in the trace, at most.
 /// Processes that wait for one disk are served in turn, in every run: drawn more widely,
@@ -30,26 +30,39 @@ struct EventDependency {
 
 /// Each event's step. Without times there is no telling that a process goes on by
 /// itself.
-fn steps(events: &[Event]) -> impl Iterator<Item = EventDependency> {
+fn steps(events: &Events) -> impl Iterator<Item = EventDependency> {
     let patience = patience(events);
-    let mut last: HashMap<u32, usize> = HashMap::new();
-    events.iter().enumerate().map(move |(at, event)| {
-        let own = last.insert(event.pid, at);
+    let mut last: Vec<Option<usize>> = vec![None; patience.len()];
+    (0..events.len()).map(move |at| {
+        let (process, _) = events.process_at(at);
+        let own = last[process].replace(at);
         let pause = own.map(|own| pause_between(events, own, at));
-        let longest = patience.get(&event.pid).copied().unwrap_or(0);
+        let longest = patience[process];
         EventDependency { own, goes_on: longest > 0 && pause.is_some_and(|pause| pause <= longest) }
     })
 }
 
 /// How long after event `from` event `to` was, in the trace, in nanoseconds.
-fn pause_between(events: &[Event], from: usize, to: usize) -> u64 {
-    events[to].time.get().saturating_sub(events[from].time.get())
+fn pause_between(events: &Events, from: usize, to: usize) -> u64 {
+    let ((_, from), (_, to)) = (events.process_at(from), events.process_at(to));
+    to.get().saturating_sub(from.get())
+}
+
+/// For each event, the one with which its stretch begins: the reads of a process until it waits for
+/// another one.
+pub(crate) fn beginnings(events: &Events) -> Vec<u32> {
+    let mut began: Vec<u32> = Vec::with_capacity(events.len());
+    for ((at, step), number) in steps(events).enumerate().zip(0u32..) {
+        debug_assert!(began.len() == at, "one for each event");
+        began.push(step.own.filter(|_| step.goes_on).map_or(number, |own| began[own]));
+    }
+    began
 }
 
 /// The events in the order of one more run, by their places in the trace. The
 /// events of a process stay in their order, and so do all of a trace in which
 /// processes follow each other; a trace without processes is left as it is.
-pub(super) fn drawn(events: &[Event], seed: u64) -> Vec<usize> {
+pub(super) fn drawn(events: &Events, seed: u64) -> Vec<u32> {
     let mut random = Pcg64Mcg::seed_from_u64(seed);
     let mut draw = |pause: u64| {
         let percent = 100 - SPREAD_PERCENT + random.next_u64() % (2 * SPREAD_PERCENT + 1);
@@ -60,10 +73,10 @@ pub(super) fn drawn(events: &[Event], seed: u64) -> Vec<usize> {
     for (at, step) in steps(events).enumerate() {
         let own_time = step.own.map_or(0, |own| times[own]);
         let time = match (step.own.filter(|_| step.goes_on), at.checked_sub(1)) {
-            (Some(own), _) => own_time + draw(pause_between(events, own, at)),
+            (Some(own), _) => later(own_time, draw(pause_between(events, own, at))),
             // It waited for the event just before, or began then.
             (None, Some(before)) => {
-                (times[before] + draw(pause_between(events, before, at))).max(own_time)
+                later(times[before], draw(pause_between(events, before, at))).max(own_time)
             }
             (None, None) => 0,
         };
@@ -72,48 +85,85 @@ pub(super) fn drawn(events: &[Event], seed: u64) -> Vec<usize> {
     sorted_by(&times)
 }
 
+/// A time, and a pause after it: the sum may be later than any time.
+fn later(time: u64, pause: u64) -> u64 {
+    time.saturating_add(pause)
+}
+
 /// The places of `keys` in ascending order of their values; equal ones stay in order.
-fn sorted_by<K: Ord>(keys: &[K]) -> Vec<usize> {
-    let mut places: Vec<usize> = (0..keys.len()).collect();
-    places.sort_by_key(|&at| &keys[at]);
+fn sorted_by<K: Ord + Copy>(keys: &[K]) -> Vec<u32> {
+    let mut places: Vec<u32> = (0u32..).take(keys.len()).collect();
+    if !keys.is_sorted() {
+        places.sort_by_key(|&at| keys[at as usize]);
+    }
     places
 }
 
-/// For each process, the pause beyond which it is taken to have waited for
-/// another one.
-fn patience(events: &[Event]) -> HashMap<u32, u64> {
-    let mut pauses: HashMap<u32, (u64, Vec<u64>)> = HashMap::new();
-    for event in events {
-        let time = event.time.get();
-        let (last, pauses) = pauses.entry(event.pid).or_insert_with(|| (time, Vec::new()));
-        if time > *last {
-            pauses.push(time - *last);
-            *last = time;
+/// For each process, the pause beyond which it is taken to have waited for another one.
+fn patience(events: &Events) -> Vec<u64> {
+    // The pauses of all processes in one list: there may be as many processes as events, or as many
+    // pauses.
+    let mut ends = vec![0usize; events.processes()];
+    let mut pauses = Vec::new();
+    each_pause(events, |process, _| ends[process] += 1);
+    let mut sum = 0;
+    for end in &mut ends {
+        // The beginning, for the time being: it moves to the end as pauses are stored.
+        sum += std::mem::replace(end, sum);
+    }
+    pauses.resize(sum, 0);
+    each_pause(events, |process, pause| {
+        pauses[ends[process]] = pause;
+        ends[process] += 1;
+    });
+    let mut from = 0;
+    let patience = ends.into_iter().map(|end| {
+        let own = &mut pauses[from..end];
+        from = end;
+        let middle = own.len() / 2;
+        if own.is_empty() {
+            return 0;
+        }
+        let median = *own.select_nth_unstable(middle).1;
+        // Times of a trace may lie anywhere.
+        median.saturating_mul(LONG_PAUSE)
+    });
+    patience.collect()
+}
+
+/// Visits the pauses of all processes: the times by which an event is later than all before it of
+/// its process.
+fn each_pause(events: &Events, mut visit: impl FnMut(usize, u64)) {
+    let mut last: Vec<Option<Nanos>> = vec![None; events.processes()];
+    for at in 0..events.len() {
+        let (process, time) = events.process_at(at);
+        match &mut last[process] {
+            Some(last) if time > *last => {
+                visit(process, time.saturating_since(*last));
+                *last = time;
+            }
+            Some(_) => {}
+            first @ None => *first = Some(time),
         }
     }
-    let patience = |(pid, (_, mut pauses)): (u32, (u64, Vec<u64>))| {
-        let middle = pauses.len() / 2;
-        let median = match pauses.is_empty() {
-            true => 0,
-            false => *pauses.select_nth_unstable(middle).1,
-        };
-        (pid, median * LONG_PAUSE)
-    };
-    pauses.into_iter().map(patience).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::Op;
-    use seekless_units::Nanos;
+    use crate::trace::{Event, Op};
 
     fn event(time: u64, pid: u32) -> Event {
         Event::new(Nanos::new(time), Op::Read, format!("/{pid}").into_bytes()).by(pid)
     }
 
+    fn all(events: &[Event]) -> Events {
+        events.iter().cloned().collect()
+    }
+
     fn in_order(events: &[Event]) -> bool {
-        drawn(events, 1).is_sorted()
+        let events = all(events);
+        drawn(&events, 1).is_sorted()
     }
 
     #[test]
@@ -142,16 +192,18 @@ mod tests {
     #[test]
     fn processes_side_by_side_drift_apart() {
         let events: Vec<Event> = (0..4000).map(|n| event(n * 100, 1 + (n % 4) as u32)).collect();
-        let order = drawn(&events, 1);
+        let recorded = all(&events);
+        let order = drawn(&recorded, 1);
+        assert_eq!(beginnings(&recorded)[..9], [0, 1, 2, 3, 0, 1, 2, 3, 0]);
         for pid in 1..=4 {
-            let own: Vec<usize> =
-                order.iter().copied().filter(|at| events[*at].pid == pid).collect();
+            let own: Vec<u32> =
+                order.iter().copied().filter(|at| events[*at as usize].pid == pid).collect();
             assert!(own.is_sorted());
             assert_eq!(own.len(), 1000);
         }
         let followed = order.windows(2).filter(|pair| pair[1] == pair[0] + 1).count();
         assert!(followed < 2000, "{followed} of 3999 still follow each other");
-        assert_eq!(order, super::drawn(&events, 1), "one seed, one order");
-        assert_ne!(order, super::drawn(&events, 2));
+        assert_eq!(order, drawn(&recorded, 1), "one seed, one order");
+        assert_ne!(order, drawn(&recorded, 2));
     }
 }

@@ -17,11 +17,12 @@ mod readahead;
 mod symlinks;
 
 pub use faults::executable_segments;
+pub(crate) use interleave::beginnings;
 pub use kernel::KernelVersion;
 pub use symlinks::add_symlinks;
 
 use crate::pages::PageSet;
-use crate::trace::{Event, Op};
+use crate::trace::{EventRef, Events, Op};
 use index::IndexLevels;
 use readahead::{PageCache, ReadAhead};
 use seekless_fs::{Attr, BlockMap, Corruption, FileKind, FsError, Inspect, Location};
@@ -117,10 +118,7 @@ impl Machine {
 ///
 /// # Errors
 /// Those of [`replay`].
-pub fn replay_for_layout(
-    image: &dyn Inspect,
-    traces: &[Vec<Event>],
-) -> Result<Vec<Replayed>, FsError> {
+pub fn replay_for_layout(image: &dyn Inspect, traces: &[Events]) -> Result<Vec<Replayed>, FsError> {
     traces.iter().map(|events| replay(image, events, Machine::for_layout())).collect()
 }
 
@@ -201,21 +199,25 @@ pub struct Replayed {
 /// # Errors
 /// When the image is not sound where the trace leads; files that merely do not exist are listed in
 /// [`Replayed::missing`].
-pub fn replay(
-    image: &dyn Inspect,
-    events: &[Event],
-    machine: Machine,
-) -> Result<Replayed, FsError> {
-    let mut replay = Replay::new(image, machine);
-    let mut run = |at: usize, event: &Event| {
+pub fn replay(image: &dyn Inspect, events: &Events, machine: Machine) -> Result<Replayed, FsError> {
+    let mut replay = Replay::new(image, machine, events);
+    let mut run = |at: usize| -> Result<(), FsError> {
+        if replay.is_settled[events.access(at)] {
+            return Ok(());
+        }
         replay.event = at;
-        replay.run(event)
+        let settled = replay.run(&events.get(at).expect("an event"), events.path(at))?;
+        replay.is_settled[events.access(at)] = settled;
+        Ok(())
     };
     let order = match machine.processes {
-        Processes::AsRecorded => (0..events.len()).collect(),
+        Processes::AsRecorded => Vec::new(),
         Processes::SideBySide(seed) => interleave::drawn(events, seed),
     };
-    order.into_iter().try_for_each(|at| run(at, &events[at]))?;
+    match machine.processes {
+        Processes::AsRecorded => (0..events.len()).try_for_each(run)?,
+        _ => order.into_iter().try_for_each(|at| run(at as usize))?,
+    }
     replay.out.touched_blocks = replay.touched.len() as u64;
     Ok(replay.out)
 }
@@ -232,6 +234,11 @@ struct Replay<'a> {
     machine: Machine,
     block_size: u64,
     event: usize,
+    /// Accesses that have no more effect, by any process: all that they lead to is in memory.
+    is_settled: Vec<bool>,
+    /// Results of walks, by path, with the last symlink followed or not. A second walk finds all
+    /// names and inodes in memory, and has no effect.
+    walked: [Vec<Option<Option<Ino>>>; 2],
     /// Metadata blocks in memory.
     buffers: HashSet<BlockNo>,
     /// The pages of the device that hold them.
@@ -254,12 +261,14 @@ struct Replay<'a> {
 }
 
 impl<'a> Replay<'a> {
-    fn new(image: &'a dyn Inspect, machine: Machine) -> Self {
+    fn new(image: &'a dyn Inspect, machine: Machine, events: &Events) -> Self {
         Self {
             image,
             machine,
             block_size: u64::from(image.geometry().block_size),
             event: 0,
+            is_settled: vec![false; events.accesses()],
+            walked: [vec![None; events.paths()], vec![None; events.paths()]],
             buffers: HashSet::new(),
             device: PageCache::default(),
             files: HashMap::new(),
@@ -276,43 +285,62 @@ impl<'a> Replay<'a> {
         }
     }
 
-    fn run(&mut self, event: &Event) -> Result<(), FsError> {
-        if event.op == Op::Device {
+    /// Performs an event, whose path has the number `path`; whether the same access of any process
+    /// has no effect from now on.
+    fn run(&mut self, event: &EventRef<'_>, path: usize) -> Result<bool, FsError> {
+        if *event.op == Op::Device {
             self.read_device(event);
-            return Ok(());
+            // What came from the device is read again.
+            return Ok(!event.fetched);
         }
         let follow = !matches!(event.op, Op::Readlink | Op::Lookup | Op::Stat);
-        let found = self.walk(&event.path, follow)?;
+        let known = self.walked[usize::from(follow)][path];
+        let found = match known {
+            Some(found) => found,
+            None => self.walk(event.path, follow)?,
+        };
+        self.walked[usize::from(follow)][path] = Some(found);
         let Some(ino) = found else {
-            if !event.missing && self.missing.insert(event.path.clone()) {
-                self.out.missing.push(event.path.clone());
+            if !event.missing && self.missing.insert(event.path.to_vec()) {
+                self.out.missing.push(event.path.to_vec());
             }
-            return Ok(());
+            return Ok(true);
         };
         match event.op {
-            Op::Read | Op::Mmap | Op::Fault => self.read_file(event, ino),
+            Op::Read | Op::Mmap | Op::Fault => {
+                self.read_file(event, ino)?;
+                Ok(event.fetched || self.is_in_memory(ino))
+            }
             Op::Exec => {
                 self.read_attributes(ino)?;
                 // The kernel reads the head of a program to find its format.
                 let length = event.length.or(Some(PAGE));
-                self.read_file(&Event { length, ..event.clone() }, ino)
+                self.read_file(&EventRef { length, ..*event }, ino)?;
+                Ok(self.is_in_memory(ino))
             }
-            Op::Readdir => self.list(ino),
-            Op::Readlink => self.read_target(ino).map(|_| ()),
+            Op::Readdir => self.list(ino).map(|()| true),
+            Op::Readlink => self.read_target(ino).map(|_| true),
             Op::Open => {
                 self.states.remove(&(event.pid, ino));
                 self.mapped.remove(&(event.pid, ino));
-                Ok(())
+                Ok(self.is_in_memory(ino))
             }
-            Op::Lookup | Op::Stat | Op::Device | Op::Other(_) => Ok(()),
+            Op::Lookup | Op::Stat | Op::Device | Op::Other(_) => Ok(true),
         }
+    }
+
+    /// Whether all pages of a file are in memory, so that read-ahead of it is over, or it has none.
+    fn is_in_memory(&self, ino: Ino) -> bool {
+        self.files.get(&ino).is_some_and(|file| {
+            file.attr.kind != FileKind::Regular || file.pages.has_all(file.attr.size.div_ceil(PAGE))
+        })
     }
 
     /// Reads a range of the device through its page cache, which also has the buffers of metadata:
     /// blocks in it are not read again, by either. Reads that were seen to come from the device are
     /// repeated: the last close of a device empties its cache (`blkdev_put`). A volume that is
     /// smaller than the recorded one has nothing there.
-    fn read_device(&mut self, event: &Event) {
+    fn read_device(&mut self, event: &EventRef<'_>) {
         let (size, blocks) = (self.block_size, self.image.geometry().blocks);
         let end = event.end().unwrap_or(u64::MAX);
         let first = (event.offset / size).min(blocks);

@@ -34,6 +34,11 @@ impl PageCache {
         self.range_at(page).is_some()
     }
 
+    /// Whether the first `pages` pages are there.
+    pub(crate) fn has_all(&self, pages: u64) -> bool {
+        pages == 0 || self.range_at(0).is_some_and(|(_, to)| to >= pages)
+    }
+
     fn range_at(&self, page: u64) -> Option<(u64, u64)> {
         self.held.run_at(page)
     }

@@ -1,20 +1,20 @@
 //! Traces in forms that other tools take.
 
-use super::{Event, Op};
+use super::{EventRef, Events, Op};
 use std::collections::HashSet;
 use std::io::{self, Write};
 
 /// The files that were opened, read, run or mapped (or else only touched, with
 /// `all`), in the order of their first touch.
 #[must_use]
-pub fn first_touches(events: &[Event], all: bool) -> Vec<&[u8]> {
+pub fn first_touches(events: &Events, all: bool) -> Vec<&[u8]> {
     let mut seen = HashSet::new();
-    let wanted = |event: &&Event| {
+    let wanted = |event: &EventRef<'_>| {
         let contents = matches!(event.op, Op::Open | Op::Read | Op::Exec | Op::Mmap | Op::Fault);
-        let named = event.op != Op::Device;
+        let named = *event.op != Op::Device;
         !event.missing && named && (all || contents)
     };
-    let paths = events.iter().filter(wanted).map(|event| event.path.as_slice());
+    let paths = events.iter().filter(wanted).map(|event| event.path);
     paths.filter(|path| seen.insert(*path)).collect()
 }
 
@@ -79,7 +79,7 @@ pub fn write_squashfs_sort(paths: &[&[u8]], out: &mut dyn Write) -> io::Result<u
 
 #[cfg(test)]
 mod tests {
-    use super::super::read_paths;
+    use super::super::{Event, read_paths};
     use super::*;
     use seekless_units::Nanos;
 
@@ -88,7 +88,7 @@ mod tests {
         let paths: [&[u8]; 4] = [b"/a b", b"/x\ny", b"/q\"\\", b"/\xff"];
         let mut text = Vec::new();
         write_paths(&paths, &mut text).unwrap();
-        let events = read_paths(&*text, None).unwrap();
+        let events = read_paths(&*text, None).unwrap().into_iter().collect();
         assert_eq!(first_touches(&events, false), paths);
     }
 
@@ -96,7 +96,7 @@ mod tests {
     fn a_read_of_the_device_is_of_no_file() {
         let device = Event::new(Nanos::ZERO, Op::Device, b"/".to_vec()).on(4096, 4096);
         let stat = Event::new(Nanos::ZERO, Op::Stat, b"/a".to_vec());
-        assert_eq!(first_touches(&[device, stat], true), [b"/a"]);
+        assert_eq!(first_touches(&[device, stat].into_iter().collect(), true), [b"/a"]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Lists of files that runtimes of containers fetch before a container starts, in
 //! the form that the tools of each take.
 
-use super::{Event, Op, first_touches};
+use super::{Events, Op, first_touches};
 use std::collections::HashSet;
 use std::io::{self, Write};
 
@@ -100,11 +100,11 @@ fn fitting(paths: &[&str], max: usize) -> usize {
 /// those that the trace itself shows to be directories: listed ones, and those on the way of other
 /// paths. A list that names a directory means all that is in it.
 #[must_use]
-pub fn first_files(events: &[Event]) -> Vec<&[u8]> {
+pub fn first_files(events: &Events) -> Vec<&[u8]> {
     let mut directories: HashSet<&[u8]> = HashSet::from([&b"/"[..]]);
-    for event in events.iter().filter(|event| event.op != Op::Device) {
-        let mut path = event.path.as_slice();
-        if event.op == Op::Readdir {
+    for event in events.iter().filter(|event| *event.op != Op::Device) {
+        let mut path = event.path;
+        if *event.op == Op::Readdir {
             directories.insert(path);
         }
         while let Some(slash) = path.iter().rposition(|&byte| byte == b'/') {
@@ -121,6 +121,7 @@ pub fn first_files(events: &[Event]) -> Vec<&[u8]> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Event;
     use super::*;
     use seekless_units::Nanos;
 
@@ -190,6 +191,7 @@ mod tests {
             event(Op::Stat, "/b"),
             event(Op::Exec, "/bin"),
         ];
+        let events = events.into_iter().collect();
         assert_eq!(first_files(&events), [&b"/usr/lib/a"[..], b"/bin"]);
     }
 }

@@ -61,7 +61,8 @@ impl Simulation {
 
     /// Seeks of a run that opens these files.
     fn seeks(&self, volume: &Volume, files: &[FileId]) -> f64 {
-        let events = self.habits.trace(files, &mut |file| volume.path(file.ino));
+        let events =
+            self.habits.trace(files, &mut |file| volume.path(file.ino)).into_iter().collect();
         let (score, _) = score(volume, &events, Machine::default(), &[]).expect("a sound volume");
         score.seeks as f64
     }
@@ -82,7 +83,8 @@ impl Simulation {
         let mut volume = self.volume.clone();
         let protect = protect.iter().map(|file| file.ino).collect();
         let survey = self.volume.survey(&protect);
-        let events = self.habits.trace(lay, &mut |file| self.volume.path(file.ino));
+        let events =
+            self.habits.trace(lay, &mut |file| self.volume.path(file.ino)).into_iter().collect();
         let machine = Machine { merges: false, ..Machine::default() };
         let replayed = replay(&self.volume, &events, machine).expect("a sound volume");
         let touches = touches(&[replayed], &|ino| survey.object(ino), 1);
@@ -139,7 +141,8 @@ impl Simulation {
 
     /// Seeks between the contents of files alone, as if all else were in memory.
     fn data_seeks(&self, volume: &Volume, files: &[FileId]) -> u64 {
-        let events = self.habits.trace(files, &mut |file| volume.path(file.ino));
+        let events =
+            self.habits.trace(files, &mut |file| volume.path(file.ino)).into_iter().collect();
         let replayed = replay(volume, &events, Machine::default()).expect("a sound volume");
         let data = replayed.requests.iter().filter(|request| request.purpose == Purpose::Data);
         let extents: Vec<_> = data.map(|request| request.extent).collect();

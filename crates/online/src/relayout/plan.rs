@@ -15,7 +15,7 @@ use seekless_layout::planner::scattered::{blocks_in, gather};
 use seekless_layout::planner::{Storage, Touch, touches};
 use seekless_layout::replay::{Machine, Purpose, Replayed, replay_for_layout};
 use seekless_layout::score::{Score, by_purpose, score};
-use seekless_layout::trace::Event;
+use seekless_layout::trace::Events;
 use seekless_units::{ByteLen, Extent, Ino};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -48,8 +48,8 @@ impl VolumeSnapshot {
     /// If it cannot be read in several tries.
     pub(crate) fn new(
         target: &Target,
-        lay: &[Vec<Event>],
-        judge: &[Vec<Event>],
+        lay: &[Events],
+        judge: &[Events],
         storage: Storage,
         left: &BTreeMap<Ino, Reason>,
     ) -> Result<Self, Error> {
@@ -64,8 +64,8 @@ impl VolumeSnapshot {
 
     fn once(
         target: &Target,
-        lay: &[Vec<Event>],
-        judge: &[Vec<Event>],
+        lay: &[Events],
+        judge: &[Events],
         storage: Storage,
         left: &BTreeMap<Ino, Reason>,
     ) -> Result<Self, FsError> {
@@ -142,7 +142,7 @@ impl Costs {
     /// [`FsError::Corrupt`].
     pub(crate) fn new(
         image: &dyn Inspect,
-        traces: &[Vec<Event>],
+        traces: &[Events],
         chunk: ByteLen,
         stay: &BTreeMap<Ino, Reason>,
     ) -> Result<Self, FsError> {
@@ -220,7 +220,7 @@ impl Trial {
     pub(crate) fn costs(
         &self,
         seen: &VolumeSnapshot,
-        traces: &[Vec<Event>],
+        traces: &[Events],
         chunk: ByteLen,
     ) -> Result<Costs, FsError> {
         let places = Expected::new(&seen.survey, &self.data);

@@ -23,7 +23,7 @@ use plan::{Piece, Places, pieces, split, total};
 use seekless_images::Error;
 use seekless_layout::planner::Storage;
 use seekless_layout::replay::{Replayed, replay_for_layout};
-use seekless_layout::trace::Event;
+use seekless_layout::trace::Events;
 use seekless_units::ByteLen;
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -32,7 +32,7 @@ use tree::{MountedTree, View};
 /// Parameters of a rearrangement of an XFS.
 pub struct XfsJob<'a> {
     /// The traces to lay out by and to judge a layout by.
-    pub traces: &'a [Vec<Event>],
+    pub traces: &'a [Events],
     /// The storage that the volume lies on.
     pub storage: Storage,
     /// Limit of bytes moved.

@@ -8,7 +8,7 @@ use seekless_images::{Error, ErrorKind, Unwatched};
 use seekless_layout::habits::{Estimate, Habits, Proposal, Round, Wait};
 use seekless_layout::planner::{Storage, StorageKind};
 use seekless_layout::replay::{Machine, replay};
-use seekless_layout::trace::Event;
+use seekless_layout::trace::Events;
 use seekless_units::{ByteLen, Ino, format_size};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -156,9 +156,12 @@ impl Worker<'_> {
         let all = proposal.samples.iter().flatten().chain(&proposal.lay).copied();
         let names = Names::new(target, all)?;
         let mut name = |file| names.get(file);
-        let lay: Vec<Vec<Event>> = vec![habits.trace(&proposal.lay, &mut name)];
-        let judge: Vec<Vec<Event>> =
-            proposal.samples.iter().map(|files| habits.trace(files, &mut name)).collect();
+        let lay: Vec<Events> = vec![habits.trace(&proposal.lay, &mut name).into_iter().collect()];
+        let judge: Vec<Events> = proposal
+            .samples
+            .iter()
+            .map(|files| habits.trace(files, &mut name).into_iter().collect())
+            .collect();
         let mean = |costs: &Costs| costs.seeks() as f64 / judge.len().max(1) as f64;
         let estimate = |bytes, before: &Costs, after: &Costs| Estimate {
             before: mean(before),
@@ -232,7 +235,7 @@ impl Worker<'_> {
 }
 
 /// The reads of the last run on the volume: first block and number of blocks.
-pub(super) fn reads(seen: &VolumeSnapshot, judge: &[Vec<Event>]) -> Vec<(u64, u64)> {
+pub(super) fn reads(seen: &VolumeSnapshot, judge: &[Events]) -> Vec<(u64, u64)> {
     let Some(last) = judge.last() else { return Vec::new() };
     // It is used only for a picture.
     let Ok(replayed) = replay(seen.image.as_ref(), last, Machine::for_score()) else {

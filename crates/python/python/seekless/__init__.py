@@ -44,6 +44,7 @@ from ._seekless import (
     Score,
     Snapshot,
     Snapshots,
+    Summarized,
     Trace,
     Volume,
     Walk,
@@ -53,10 +54,12 @@ from ._seekless import (
     compare,
     grow,
     layout_list,
+    merge_summaries,
     open,
     optimize,
     score,
     sharing,
+    summarize,
 )
 
 __all__ = [
@@ -88,6 +91,7 @@ __all__ = [
     "Score",
     "Snapshot",
     "Snapshots",
+    "Summarized",
     "Trace",
     "UnsupportedError",
     "UsageError",
@@ -99,8 +103,10 @@ __all__ = [
     "compare",
     "grow",
     "layout_list",
+    "merge_summaries",
     "open",
     "optimize",
     "score",
     "sharing",
+    "summarize",
 ]

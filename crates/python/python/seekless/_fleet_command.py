@@ -29,6 +29,7 @@ examples:
   seekless-fleet --scheduler tcp://head:8786 lab mine.toml --shards 64 -o s3://lab/mine
   seekless-fleet --workers 4 crash pairs -d softdep -f ext2 --sample 200
   seekless-fleet score a.img b.img --trace boot.trace -o scores.parquet
+  seekless-fleet summarize *.trace --min-machines 5 -o fleet.parquet
 """
 
 
@@ -90,6 +91,15 @@ def _run(given: argparse.Namespace, client: Client) -> int:
         return 0 if result["holds"] else 1
     elif given.command == "score":
         _write(fleet.score(given.images, given.trace, client, chunk=given.chunk), given.output)
+    elif given.command == "summarize":
+        count = fleet.summarize(
+            given.traces,
+            given.output,
+            client,
+            weight=given.weight,
+            min_machines=given.min_machines,
+        )
+        print(json.dumps({"machines": count}))
     else:
         _write(fleet.compare(given.images, client, chunk=given.chunk), given.output)
     return 0
@@ -113,7 +123,7 @@ def _write(table: Any, output: Optional[str]) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="seekless-fleet",
-        description="Experiments, crash campaigns and scores on a Dask cluster",
+        description="Experiments, crash campaigns, scores and summaries on a Dask cluster",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -130,6 +140,7 @@ def _parser() -> argparse.ArgumentParser:
     _lab(commands.add_parser("lab", help="run an experiment", allow_abbrev=False))
     _crash(commands.add_parser("crash", help="run a crash campaign", allow_abbrev=False))
     _tables(commands)
+    _summarize(commands.add_parser("summarize", help="summarize traces", allow_abbrev=False))
     return parser
 
 
@@ -157,6 +168,21 @@ def _crash(parser: argparse.ArgumentParser) -> None:
     for name in _CRASH_FLAGS:
         parser.add_argument(f"--{name}", action="store_true", help=_CRASH_HELP)
     _shards(parser)
+
+
+def _summarize(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("traces", nargs="+", help="a trace of each machine (path or URL)")
+    parser.add_argument("--weight", type=float, default=1.0, metavar="X", help="of each trace")
+    parser.add_argument(
+        "--min-machines",
+        type=int,
+        default=0,
+        metavar="N",
+        help="leave out ranges that fewer machines touched",
+    )
+    parser.add_argument(
+        "-o", "--output", required=True, metavar="FILE", help="the summary (path or URL)"
+    )
 
 
 def _shards(parser: argparse.ArgumentParser) -> None:

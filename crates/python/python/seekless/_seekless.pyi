@@ -32,6 +32,7 @@ __all__ = [
     "Score",
     "Snapshot",
     "Snapshots",
+    "Summarized",
     "Trace",
     "Volume",
     "Walk",
@@ -41,10 +42,12 @@ __all__ = [
     "compare",
     "grow",
     "layout_list",
+    "merge_summaries",
     "open",
     "optimize",
     "score",
     "sharing",
+    "summarize",
 ]
 
 __version__: str
@@ -462,6 +465,19 @@ class Snapshots:
     def remove(self, names: _Paths) -> int: ...
     def remove_all(self) -> int: ...
 
+@final
+class Summarized:
+    @property
+    def traces(self) -> int: ...
+    @property
+    def machines(self) -> int: ...
+    def __eq__(self, other: object, /) -> bool: ...
+    def __ne__(self, other: object, /) -> bool: ...
+
+def summarize(traces: _Paths, output: _Path, *, weight: float = 1.0) -> Summarized: ...
+def merge_summaries(
+    summaries: _Paths, output: _Path, *, min_machines: int = 0
+) -> Summarized: ...
 @final
 class Trace:
     @staticmethod

@@ -7,7 +7,7 @@ use seekless_compose::held_out::{Bounds, HeldOut};
 use seekless_compose::rearrange::{Rearrangeable, Rearrangement};
 use seekless_fs::FsError;
 use seekless_layout::score::Score;
-use seekless_layout::trace::Event;
+use seekless_layout::trace::Events;
 use seekless_units::{ByteLen, format_size};
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ pub(super) fn refuse(
     args: &OptimizeArgs,
     rearrangement: &Rearrangement<'_>,
     image: &dyn Rearrangeable,
-    traces: &[Vec<Event>],
+    traces: &[Events],
 ) -> Result<(), Failure> {
     if !args.holdout {
         return Ok(());

@@ -19,7 +19,7 @@ use seekless_layout::planner::in_place::{InPlace, Progress, Stopped};
 use seekless_layout::planner::scattered::{ScatteredFile, blocks_in, gather, named};
 use seekless_layout::replay::add_symlinks;
 use seekless_layout::score::Score;
-use seekless_layout::trace::Event;
+use seekless_layout::trace::Events;
 use seekless_units::{ByteLen, format_size, parse_size};
 use std::fs::File;
 use std::path::PathBuf;
@@ -141,7 +141,7 @@ fn rearrange(
     device: &Arc<dyn BlockDevice>,
     image: &Arc<ExtImage>,
     relayout: &Relayout<'_>,
-    traces: &[Vec<Event>],
+    traces: &[Events],
     global: &Global,
 ) -> Result<(Vec<Score>, Rearranged), Failure> {
     let about = |error: FsError| Failure::from(error).about(args.image.display());

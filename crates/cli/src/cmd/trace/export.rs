@@ -13,7 +13,7 @@ use seekless_images::Place;
 use seekless_layout::fit::Fit;
 use seekless_layout::score::parse_chunk;
 use seekless_layout::trace::{
-    Event, PrefetchList, Unlisted, first_files, first_touches, write_paths, write_squashfs_sort,
+    Events, PrefetchList, Unlisted, first_files, first_touches, write_paths, write_squashfs_sort,
 };
 use seekless_layout::warm::{self, Warm};
 use seekless_prefetch::{Fetch, FetchList};
@@ -175,7 +175,7 @@ fn chunks(args: &ExportArgs, global: &Global) -> Result<(), Failure> {
 fn replay(
     args: &ExportArgs,
     path: &Path,
-    (trace, events): (&Path, &[Event]),
+    (trace, events): (&Path, &Events),
 ) -> Result<Warm, Failure> {
     let volume = seekless_images::open(path, &args.place.place(), args.open.options())?;
     let disk = seekless_images::device(path, &Place::default())?;
@@ -194,7 +194,7 @@ fn nothing(trace: &Path, what: &str) -> Failure {
 
 fn files(
     args: &ExportArgs,
-    (trace, events): (&Path, &[Event]),
+    (trace, events): (&Path, &Events),
     warm: Option<&Warm>,
     global: &Global,
 ) -> Result<(), Failure> {

@@ -125,7 +125,7 @@ fn shown<'a>(
     let mut shown = Vec::new();
     for habit in habits.habits() {
         let events = habits.trace(last(habit), &mut |file| names.get(file));
-        let replayed = replay(image, &events, Machine::for_score());
+        let replayed = replay(image, &events.into_iter().collect(), Machine::for_score());
         let replayed = replayed.map_err(|error| target.about(error))?;
         let extents = replayed.requests.iter().map(|request| (request.extent, false));
         let seeks = figures(extents, u64::from(image.geometry().block_size), &[]).seeks;

@@ -5,7 +5,7 @@ use super::tree::View;
 use crate::relayout::Row;
 use seekless_fs::FsError;
 use seekless_layout::replay::{Machine, Purpose, Request, replay};
-use seekless_layout::trace::Event;
+use seekless_layout::trace::Events;
 use seekless_units::{Extent, Ino};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,7 +34,7 @@ impl XfsCosts {
     /// The errors of a replay.
     pub(crate) fn new(
         view: &View<'_>,
-        traces: &[Vec<Event>],
+        traces: &[Events],
         left: &BTreeMap<u64, XfsReason>,
     ) -> Result<Self, FsError> {
         let bs = u64::from(seekless_fs::Inspect::geometry(view).block_size);
