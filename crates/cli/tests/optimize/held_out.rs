@@ -184,7 +184,7 @@ fn a_trace_is_scored_where_the_others_lay_out() {
     for (trace, seed) in traces.iter().zip(0u64..) {
         let header = json!({ "seekless_trace": 1 });
         let read = |n: u64| {
-            let n = if n % 3 == 0 { n * 10 + seed } else { n * 10 + 7 };
+            let n = if n.is_multiple_of(3) { n * 10 + seed } else { n * 10 + 7 };
             let path = format!("/{}/{}/{n}", n % 10, n / 10 % 20);
             json!({ "time": n * 1000, "op": "read", "path": path, "pid": 1 })
         };

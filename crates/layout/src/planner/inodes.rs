@@ -2,7 +2,7 @@
 
 use super::base::Held;
 use super::fill::Filled;
-use super::walk::Walk;
+use super::walk::TreeWalk;
 use super::{Touch, objects};
 use seekless_fs::FsError;
 use seekless_fs::plan::{Demand, ObjectId, Space};
@@ -64,7 +64,7 @@ pub(super) fn number_inodes(
     held: &Held,
     hot: &[Touch],
     filled: &Filled,
-    walk: &Walk,
+    walk: &TreeWalk,
     align: u64,
 ) -> Result<Vec<Ino>, FsError> {
     let space = &held.space;

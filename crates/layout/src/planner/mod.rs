@@ -44,7 +44,7 @@ use seekless_units::{Ino, Lbn};
 use sequence::Sequence;
 use std::cmp::Reverse;
 use std::collections::HashMap;
-use walk::Walk;
+use walk::TreeWalk;
 
 pub use storage::{Storage, StorageKind};
 
@@ -143,7 +143,7 @@ pub fn plan_on(
 }
 
 fn plan_with(demand: &dyn Demand, held: Held, hot: &[Touch], align: u64) -> Result<Plan, FsError> {
-    let walk = Walk::new(demand, hot);
+    let walk = TreeWalk::new(demand, hot);
     let sequence = Sequence::new(demand, &held, &walk, hot);
     let mut overhead = Overhead::estimate(demand);
     let place = |overhead: &Overhead| Filled::new(demand, &held, &sequence, overhead, align);

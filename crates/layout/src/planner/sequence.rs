@@ -1,7 +1,7 @@
 //! In which order everything is placed.
 
 use super::base::Held;
-use super::walk::Walk;
+use super::walk::TreeWalk;
 use super::{Part, Touch, objects};
 use seekless_fs::plan::{Demand, ObjectId, Run, Space};
 use seekless_units::Lbn;
@@ -23,7 +23,7 @@ pub(super) struct Sequence {
 }
 
 impl Sequence {
-    pub(super) fn new(demand: &dyn Demand, held: &Held, walk: &Walk, hot: &[Touch]) -> Self {
+    pub(super) fn new(demand: &dyn Demand, held: &Held, walk: &TreeWalk, hot: &[Touch]) -> Self {
         let mut touched = Touched::default();
         let mut steps: Vec<PlacementStep> = Vec::new();
         for object in objects(demand) {
@@ -45,7 +45,7 @@ impl Sequence {
     /// The rest, stretch by stretch, a stretch's directories before its files.
     fn cold(
         demand: &dyn Demand,
-        walk: &Walk,
+        walk: &TreeWalk,
         space: &Space,
         touched: &Touched,
     ) -> Vec<PlacementStep> {

@@ -12,7 +12,7 @@ use seekless_fs::plan::{Demand, ObjectId};
 use std::collections::HashMap;
 
 /// An order of all objects, directory by directory.
-pub(super) struct Walk {
+pub(super) struct TreeWalk {
     order: Vec<ObjectId>,
     /// For each directory the place in which the walk visits it. Empty if the order is that of
     /// [`Demand::walk_order`].
@@ -29,7 +29,7 @@ struct Directory {
     all: u64,
 }
 
-impl Walk {
+impl TreeWalk {
     pub(super) fn new(demand: &dyn Demand, hot: &[Touch]) -> Self {
         let order = demand.walk_order();
         if hot.is_empty() {

@@ -2,7 +2,7 @@
 
 use super::super::base::Held;
 use super::super::sequence::Sequence;
-use super::super::walk::Walk;
+use super::super::walk::TreeWalk;
 use super::super::{Touch, objects};
 use super::{Item, MAP_RESERVE, MovedPart};
 use seekless_fs::FsError;
@@ -186,7 +186,7 @@ fn items(
     hot: &[Touch],
     limits: Limits,
 ) -> Vec<(ObjectId, MovedPart)> {
-    let walk = Walk::new(occupied, hot);
+    let walk = TreeWalk::new(occupied, hot);
     let sequence = Sequence::new(occupied, &Held::none(space), &walk, hot);
     let mut own: HashMap<ObjectId, Vec<Run>> = HashMap::new();
     for step in &sequence.hot {
