@@ -22,7 +22,8 @@ fn is_qcow2(path: &Path) -> bool {
     FileDevice::open(path).is_ok_and(|file| seekless_qcow2::is_image(&file))
 }
 
-/// Refuses a qcow2 image and an Android sparse image. `what` is the second half of the message: why it is refused.
+/// Refuses a qcow2 image and an Android sparse image. `what` is the second half of the message: why
+/// it is refused.
 ///
 /// # Errors
 /// [`ErrorKind::Unsupported`].

@@ -6,7 +6,7 @@ use crate::stop::Stop;
 use crate::targets::file_of_length;
 use seekless_device::{BlockDevice, FileDevice};
 use seekless_fs::FsError;
-use seekless_simg::{Disk, SimgError, WriteError};
+use seekless_simg::{SimgError, WriteError};
 use seekless_units::ByteLen;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -18,18 +18,13 @@ pub(crate) fn disk(
     device: Arc<dyn BlockDevice>,
     path: &Path,
 ) -> Result<Arc<dyn BlockDevice>, Error> {
-    if !seekless_simg::is_image(device.as_ref()) {
-        return Ok(device);
-    }
-    match Disk::open(device) {
-        Ok(disk) => Ok(Arc::new(disk)),
-        Err(SimgError::Unsupported(why)) => {
-            Err(Error::new(ErrorKind::Unsupported, why).about(path.display()))
-        }
-        Err(SimgError::Device(error)) => {
-            Err(Error::from(FsError::from(error)).about(path.display()))
-        }
-    }
+    seekless_simg::disk_in(device).map_err(|error| {
+        let error = match error {
+            SimgError::Unsupported(why) => Error::new(ErrorKind::Unsupported, why),
+            SimgError::Device(error) => Error::from(FsError::from(error)),
+        };
+        error.about(path.display())
+    })
 }
 
 /// Whether a file is a sparse image, if it can be opened.

@@ -56,6 +56,14 @@ impl From<DeviceError> for SimgError {
     }
 }
 
+/// The disk in a sparse image, or another device as it is.
+///
+/// # Errors
+/// As [`Disk::open`].
+pub fn disk_in(device: Arc<dyn BlockDevice>) -> Result<Arc<dyn BlockDevice>, SimgError> {
+    if crate::is_image(device.as_ref()) { Ok(Arc::new(Disk::open(device)?)) } else { Ok(device) }
+}
+
 fn damaged(offset: u64, what: impl Into<String>) -> DeviceError {
     DeviceError::Damaged { container: "Android sparse image", offset, what: what.into() }
 }
@@ -95,31 +103,31 @@ impl Disk {
         if head_len < wide(CHUNK_HEADER) || at < wide(HEADER) {
             return Err(damaged(8, "the headers are too short").into());
         }
-        let len = block * u64::from(header.total_blks.get());
-        let (mut chunks, mut start) = (Vec::new(), 0);
+        let blocks = u64::from(header.total_blks.get());
+        let (mut chunks, mut first) = (Vec::new(), 0);
         for _ in 0..header.total_chunks.get() {
             let found = next_chunk(file.as_ref(), at, head_len, block)?;
-            let end = start + found.len;
-            if end > len {
+            let end = first + found.blocks;
+            if end > blocks {
                 return Err(damaged(at, "a chunk reaches past the end of the disk").into());
             }
-            if let Some(contents) = found.contents.filter(|_| found.len > 0) {
-                chunks.push(Chunk { start, contents });
+            if let Some(contents) = found.contents.filter(|_| found.blocks > 0) {
+                chunks.push(Chunk { start: first * block, contents });
             }
-            start = end;
+            first = end;
             at += found.stored;
         }
-        if start < len {
-            return Err(damaged(at, format!("the chunks have {start} of {len} bytes")).into());
+        if first < blocks {
+            return Err(damaged(at, format!("the chunks have {first} of {blocks} blocks")).into());
         }
-        Ok(Self { file, len, chunks })
+        Ok(Self { file, len: blocks * block, chunks })
     }
 }
 
 /// A chunk in the file.
 struct FoundChunk {
-    /// Bytes on the disk.
-    len: u64,
+    /// Blocks of the disk.
+    blocks: u64,
     /// Bytes in the file.
     stored: u64,
     contents: Option<Contents>,
@@ -138,12 +146,12 @@ fn next_chunk(
     }
     file.read_bytes(ByteLen::new(at), &mut head)?;
     let header = ChunkHeader::read_from_bytes(&head).map_err(|_| damaged(at, "no header"))?;
-    let len = u64::from(header.chunk_sz.get()) * block;
+    let blocks = u64::from(header.chunk_sz.get());
     let stored = u64::from(header.total_sz.get());
     let data = at + head_len;
     let kind = header.chunk_type.get();
     let needed = match kind {
-        chunk::RAW => len,
+        chunk::RAW => blocks * block,
         chunk::FILL | chunk::CRC32 => 4,
         chunk::DONT_CARE => 0,
         kind => {
@@ -167,8 +175,8 @@ fn next_chunk(
         chunk::DONT_CARE => Some(Contents::Word([0; 4])),
         _ => None,
     };
-    let len = if kind == chunk::CRC32 { 0 } else { len };
-    Ok(FoundChunk { len, stored, contents })
+    let blocks = if kind == chunk::CRC32 { 0 } else { blocks };
+    Ok(FoundChunk { blocks, stored, contents })
 }
 
 impl BlockDevice for Disk {

@@ -32,7 +32,7 @@ mod disk;
 mod ondisk;
 mod write;
 
-pub use disk::{Disk, SimgError};
+pub use disk::{Disk, SimgError, disk_in};
 pub use write::{WriteError, write};
 
 use seekless_device::BlockDevice;

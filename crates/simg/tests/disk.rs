@@ -127,7 +127,7 @@ fn damage_is_refused_with_its_offset() {
         (12, &[2, 0, 0, 0], "byte 12: blocks of 2 bytes"),
         (8, &[4, 0], "byte 8: the headers are too short"),
         (16, &[2, 0, 0, 0], "a chunk reaches past the end of the disk"),
-        (16, &[9, 0, 0, 0], "the chunks have 12288 of 36864 bytes"),
+        (16, &[9, 0, 0, 0], "the chunks have 3 of 9 blocks"),
         (20, &[9, 0, 0, 0], "the header of a chunk is cut off"),
         (28, &[0, 0], "byte 28: a chunk of type 0x0"),
         (36, &[1, 0, 0, 0], "byte 28: a chunk of 1 bytes that needs 4108"),
@@ -142,6 +142,32 @@ fn damage_is_refused_with_its_offset() {
             assert!(opened(&image[..len]).is_err(), "{len} bytes");
         }
     }
+}
+
+/// An image of chunks without data, of the largest block size.
+fn empty_chunks(blocks: u32, chunks: &[u32]) -> Vec<u8> {
+    let mut image = 0xed26_ff3a_u32.to_le_bytes().to_vec();
+    image.extend([1, 0, 0, 0, 28, 0, 12, 0]);
+    for number in [u32::MAX - 3, blocks, chunks.len() as u32, 0] {
+        image.extend(number.to_le_bytes());
+    }
+    for chunk in chunks {
+        image.extend([0xc3, 0xca, 0, 0]);
+        image.extend([*chunk, 12].map(u32::to_le_bytes).concat());
+    }
+    image
+}
+
+#[test]
+fn sizes_that_64_bits_cannot_count_are_refused() {
+    let most = u32::MAX;
+    let disk = opened(&empty_chunks(most, &[most])).unwrap();
+    assert_eq!(disk.len().get(), u64::from(most) * u64::from(most - 3));
+    let mut end = [1; 8];
+    disk.read_bytes(ByteLen::new(disk.len().get() - 8), &mut end).unwrap();
+    assert_eq!(end, [0; 8]);
+    let said = opened(&empty_chunks(most, &[most, most])).err().expect("an error").to_string();
+    assert!(said.contains("a chunk reaches past the end of the disk"), "{said}");
 }
 
 #[test]

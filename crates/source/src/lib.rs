@@ -265,14 +265,10 @@ fn disk(path: &Path) -> Result<Arc<dyn BlockDevice>, FsError> {
         Qcow2Error::Unsupported(why) => FsError::Unsupported(about(why)),
         Qcow2Error::Device(error) => FsError::Device(error),
     })?;
-    if !seekless_simg::is_image(device.as_ref()) {
-        return Ok(device);
-    }
-    match seekless_simg::Disk::open(device) {
-        Ok(disk) => Ok(Arc::new(disk)),
-        Err(SimgError::Unsupported(why)) => Err(FsError::Unsupported(about(why))),
-        Err(SimgError::Device(error)) => Err(FsError::Device(error)),
-    }
+    seekless_simg::disk_in(device).map_err(|error| match error {
+        SimgError::Unsupported(why) => FsError::Unsupported(about(why)),
+        SimgError::Device(error) => FsError::Device(error),
+    })
 }
 
 fn stdin(options: &OpenOptions<'_>) -> Result<OpenedSource, FsError> {
