@@ -33,6 +33,7 @@ impl Expression {
         let built = RegexBuilder::new(&format!("^{out}{END}"))
             .unicode(false)
             .dot_matches_new_line(true)
+            .size_limit(LARGEST)
             .build();
         let regex = built.map_err(|error| match error {
             regex::Error::CompiledTooBig(_) => Fault::Unsupported("an expression of this size"),
@@ -45,6 +46,9 @@ impl Expression {
         text.starts_with(&self.prefix) && self.regex.is_match(text)
     }
 }
+
+/// Most memory that a compiled expression takes, in bytes: a file has thousands of them.
+const LARGEST: usize = 1 << 20;
 
 /// The dollar of PCRE2.
 const END: &str = r"(?:\n?\z)";
@@ -463,6 +467,8 @@ mod tests {
             ("(?(1)a)", "a condition"),
             ("(*ACCEPT)", "a verb (*...)"),
             (r"\pL", "a Unicode property or character"),
+            ("a{65535}", "an expression of this size"),
+            ("(a{1000}){1000}", "an expression of this size"),
             (r"\K", "a backslash before this letter"),
             ("(?x)a", "an option in (?...) besides i and s"),
         ] {
