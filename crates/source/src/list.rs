@@ -1,5 +1,6 @@
 //! Errors in text files that list files, one entry on a line.
 
+use seekless_fs::DeviceNumber;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -77,6 +78,32 @@ pub(crate) fn lines(text: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
 /// The words of a line, between spaces and tabs.
 pub(crate) fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty())
+}
+
+/// Longest path in a list, in bytes: `PATH_MAX` of Linux. Longer ones would take memory for every
+/// directory on the way.
+const PATH_MAX: usize = 4096;
+
+/// A path relative to the root of a tree, from parts of it.
+pub(crate) fn path_of(parts: &[&[u8]]) -> Result<Vec<u8>, String> {
+    let names = parts.iter().flat_map(|part| part.split(|&byte| byte == b'/'));
+    let names: Vec<&[u8]> = names.filter(|name| !matches!(*name, b"" | b".")).collect();
+    if names.contains(&&b".."[..]) {
+        return Err("a path with ..".into());
+    }
+    let path = names.join(&b'/');
+    if path.len() > PATH_MAX {
+        return Err(format!("a path of more than {PATH_MAX} bytes"));
+    }
+    Ok(path)
+}
+
+/// A device number in the ranges of Linux: the formats have no place for others.
+pub(crate) fn device(major: u32, minor: u32) -> Result<DeviceNumber, String> {
+    if major > 0xfff || minor > 0xf_ffff {
+        return Err(format!("device numbers end at 4095,1048575, before {major},{minor}"));
+    }
+    Ok(DeviceNumber { major, minor })
 }
 
 /// A text for messages.

@@ -179,6 +179,11 @@ impl TreeBuilder {
         self.remove_if(|entry, _| entry.parent == dir && !keep(entry.node));
     }
 
+    /// Removes every entry for which `keep` returns false, given its directory, name and node.
+    pub fn retain(&mut self, mut keep: impl FnMut(NodeId, &[u8], NodeId) -> bool) {
+        self.remove_if(|entry, name| !keep(entry.parent, name, entry.node));
+    }
+
     fn remove_if(&mut self, mut condemned: impl FnMut(&Entry, &[u8]) -> bool) {
         for at in 0..self.entries.len() {
             let entry = self.entries[at];

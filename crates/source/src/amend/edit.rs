@@ -6,10 +6,11 @@ use crate::layered::{self, NODE_BITS};
 use crate::options::TreeOptions;
 use crate::tar::AddError;
 use crate::unpack::Unpacker;
+use seekless_fs::acl::{Acl, AclKind};
 use seekless_fs::source::Source;
 use seekless_fs::tree::{NewPayload, Node, NodeAttr, NodeId, Payload, Tree};
 use seekless_fs::{FileKind, FsError, Xattr};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs::Metadata;
 use std::path::Path;
 use std::sync::Arc;
@@ -33,6 +34,15 @@ pub(super) enum NewContent<'a> {
     Empty,
     /// Those of a regular file of the host, whose metadata these are.
     Host(&'a Path, &'a Metadata),
+}
+
+/// Names that are kept.
+#[derive(Default)]
+pub(super) struct Kept {
+    /// Names by directory.
+    names: HashMap<NodeId, HashSet<Vec<u8>>>,
+    /// The directories above them.
+    dirs: HashSet<NodeId>,
 }
 
 impl Edit {
@@ -72,10 +82,16 @@ impl Edit {
         self.unpacker.builder().attr(node)
     }
 
-    /// Replaces the attributes of a file; its kind stays.
+    /// Replaces the attributes of a file; its kind stays. Its access control list follows the mode.
     pub(super) fn set_attr(&mut self, node: NodeId, mut attr: NodeAttr) -> Result<(), FsError> {
         self.unpacker.options().apply(&mut attr)?;
-        self.unpacker.builder().set_attr(node, attr);
+        let (builder, perm) = (self.unpacker.builder(), attr.perm);
+        let changes_mode = builder.node(node).perm != perm;
+        builder.set_attr(node, attr);
+        if changes_mode {
+            let xattrs = with_mode(builder.xattrs(node).to_vec(), perm);
+            builder.set_xattrs(node, xattrs)?;
+        }
         Ok(())
     }
 
@@ -91,14 +107,19 @@ impl Edit {
         self.unpacker.builder().xattrs(node).to_vec()
     }
 
-    /// Adds a file at a path, or replaces the file there.
+    /// Adds a file at a path, or replaces the file there. One that replaces a file of the same kind
+    /// has its extended attributes.
     pub(super) fn add(
         &mut self,
         path: &[u8],
         attr: NodeAttr,
         payload: NewPayload<'_>,
     ) -> Result<(), AddError> {
-        self.unpacker.add(path, attr, payload, Vec::new())
+        let xattrs = match self.find(path)? {
+            Some(old) if self.node(old).kind == attr.kind => with_mode(self.xattrs(old), attr.perm),
+            _ => Vec::new(),
+        };
+        self.unpacker.add(path, attr, payload, xattrs)
     }
 
     /// Adds a regular file, with contents that the source does not have.
@@ -156,9 +177,36 @@ impl Edit {
         self.unpacker.link(path, target, attr)
     }
 
-    /// Removes all files but those of which a path is in `kept`.
-    pub(super) fn keep_only(&mut self, kept: &HashSet<Vec<u8>>) {
-        self.unpacker.builder().exclude(|path, _| !kept.contains(path));
+    /// Removes all names but those that are kept.
+    pub(super) fn keep_only(&mut self, kept: &Kept) {
+        let Kept { names, dirs } = kept;
+        let is_kept = |dir, name: &[u8], node| {
+            dirs.contains(&node) || names.get(&dir).is_some_and(|names| names.contains(name))
+        };
+        self.unpacker.builder().retain(is_kept);
+    }
+
+    /// Adds the name at a path, if it exists, to those that are kept, with the directories above it
+    /// and the symlinks on the way.
+    pub(super) fn keep(&mut self, path: &[u8], kept: &mut Kept) {
+        let mut rest = path;
+        while !rest.is_empty() {
+            let slash = rest.iter().rposition(|&byte| byte == b'/');
+            let (above, name) = match slash {
+                Some(at) => (rest.get(..at), rest.get(at + 1..)),
+                None => (None, Some(rest)),
+            };
+            let (above, name) = (above.unwrap_or_default(), name.unwrap_or_default());
+            if let Some(mut dir) = self.directory(above) {
+                if !kept.names.entry(dir).or_default().insert(name.to_vec()) {
+                    return;
+                }
+                while dir != NodeId::ROOT && kept.dirs.insert(dir) {
+                    dir = self.unpacker.builder().parent(dir);
+                }
+            }
+            rest = above;
+        }
     }
 
     /// Removes directories without entries that are condemned by their paths, those below others
@@ -182,4 +230,18 @@ impl Edit {
         let layers = layers.map(|layer| (String::new(), layer)).to_vec();
         Ok((layers, self.unpacker.finish()?.tree))
     }
+}
+
+/// Extended attributes of a file whose mode changes: entries of an access control list that
+/// correspond to the mode change with it, as by chmod(2).
+fn with_mode(mut xattrs: Vec<Xattr>, perm: u16) -> Vec<Xattr> {
+    for xattr in &mut xattrs {
+        if AclKind::of(&xattr.name) == Some(AclKind::Access)
+            && let Ok(Some(mut list)) = Acl::parse(&xattr.value)
+        {
+            list.chmod(perm);
+            xattr.value = list.encode();
+        }
+    }
+    xattrs
 }

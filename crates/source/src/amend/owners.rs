@@ -4,6 +4,9 @@ use super::edit::Edit;
 use crate::list::{lines, shown};
 use seekless_fs::FsError;
 use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::Path;
 
 /// Numbers of the users and groups of a tree.
 pub(super) struct Owners {
@@ -17,20 +20,21 @@ const LONGEST: u64 = 16 << 20;
 impl Owners {
     /// Reads the users and groups of a tree.
     pub(super) fn of(edit: &mut Edit) -> Result<Self, FsError> {
-        let mut ids = |path| {
-            let text = edit.read(path, LONGEST)?.unwrap_or_default();
-            let id = |line: &[u8]| {
-                let mut fields = line.split(|&byte| byte == b':');
-                let name = fields.next().filter(|name| !name.is_empty())?;
-                let id = fields.nth(1).and_then(number)?;
-                Some((name.to_vec(), id))
-            };
-            // Of several, the first counts, as in the C library.
-            let mut found: Vec<_> = lines(&text).filter_map(|(_, line)| id(line)).collect();
-            found.reverse();
-            Ok::<_, FsError>(found.into_iter().collect())
-        };
+        let mut ids =
+            |path| Ok::<_, FsError>(ids_in(&edit.read(path, LONGEST)?.unwrap_or_default()));
         Ok(Self { users: ids(b"etc/passwd")?, groups: ids(b"etc/group")? })
+    }
+
+    /// Reads the users and groups of files of the host, as far as these can be read.
+    pub(super) fn of_files(passwd: Option<&Path>, group: Option<&Path>) -> Self {
+        let ids = |path: Option<&Path>| {
+            let path = path.filter(|path| fs::metadata(path).is_ok_and(|found| found.is_file()));
+            let mut text = Vec::new();
+            let read = path
+                .and_then(|path| File::open(path).ok()?.take(LONGEST).read_to_end(&mut text).ok());
+            read.map(|_| ids_in(&text)).unwrap_or_default()
+        };
+        Self { users: ids(passwd), groups: ids(group) }
     }
 
     /// A user's number, from a number or name.
@@ -44,6 +48,20 @@ impl Owners {
         let found = number(text).or_else(|| self.groups.get(text).copied());
         found.ok_or_else(|| format!("group '{}' is not in the tree's /etc/group", shown(text)))
     }
+}
+
+/// The names and numbers in a list of users or groups.
+fn ids_in(text: &[u8]) -> HashMap<Vec<u8>, u32> {
+    let id = |line: &[u8]| {
+        let mut fields = line.split(|&byte| byte == b':');
+        let name = fields.next().filter(|name| !name.is_empty())?;
+        let id = fields.nth(1).and_then(number)?;
+        Some((name.to_vec(), id))
+    };
+    // Of several, the first counts, as in the C library.
+    let mut found: Vec<_> = lines(text).filter_map(|(_, line)| id(line)).collect();
+    found.reverse();
+    found.into_iter().collect()
 }
 
 /// A number in decimal digits.

@@ -9,10 +9,10 @@ use super::capability;
 use super::edit::{Edit, NewContent};
 use super::extra::mtime_of_list;
 use super::owners::{Owners, number};
-use crate::list::{self, ListError, lines, shown, words};
+use crate::list::{self, ListError, device, lines, shown, words};
 use crate::tar::AddError;
 use seekless_fs::tree::{NewPayload, NodeAttr, NodeId};
-use seekless_fs::{DeviceNumber, FileKind, Timestamp, Xattr};
+use seekless_fs::{DeviceNumber, FileKind, FsError, Timestamp, Xattr};
 use std::path::{Path, PathBuf};
 
 /// A table, read from a file.
@@ -45,7 +45,8 @@ struct TableEntry {
     owner: Vec<u8>,
     group: Vec<u8>,
     device: DeviceNumber,
-    series: Vec<(String, u32)>,
+    /// The suffixes and numbers of a series.
+    series: Vec<(String, DeviceNumber)>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -57,8 +58,8 @@ enum EntryKind {
     Capability(Vec<u8>),
 }
 
-/// A longer series would be a mistake.
-const LONGEST_SERIES: u32 = 1 << 20;
+/// Most files in all series of a table: as many as a driver has minor numbers.
+const LONGEST_SERIES: usize = 1 << 20;
 
 impl DeviceTable {
     /// Reads a table.
@@ -67,14 +68,20 @@ impl DeviceTable {
     /// [`ListError`] for a file that cannot be read, and for a malformed line.
     pub fn read(path: &Path, syntax: TableSyntax) -> Result<Self, ListError> {
         let text = list::read(path)?;
-        let mut entries = Vec::new();
+        let (mut entries, mut in_series) = (Vec::new(), 0);
         for (line, text) in lines(&text) {
             let fields: Vec<&[u8]> = words(text).collect();
             if fields.first().is_none_or(|first| first.starts_with(b"#")) {
                 continue;
             }
             let entry = parse(line, &fields, syntax, entries.last());
-            entries.push(entry.map_err(|why| ListError::line(path, line, why))?);
+            let entry = entry.map_err(|why| ListError::line(path, line, why))?;
+            in_series += entry.series.len();
+            if in_series > LONGEST_SERIES {
+                let why = format!("the series have more than {LONGEST_SERIES} files");
+                return Err(ListError::line(path, line, why));
+            }
+            entries.push(entry);
         }
         Ok(Self { path: path.to_path_buf(), syntax, mtime: mtime_of_list(path)?, entries })
     }
@@ -89,6 +96,8 @@ impl DeviceTable {
             self.apply_entry(edit, entry, (uid, gid)).map_err(|fault| match fault {
                 TableFault::Refused(why) => AmendError::from(refused(why)),
                 TableFault::Add(AddError::Fault(fault)) => refused(fault.to_string()).into(),
+                // A name that no tree can have.
+                TableFault::Add(AddError::Fs(FsError::Invalid(why))) => refused(why).into(),
                 TableFault::Add(AddError::Fs(error)) => error.into(),
             })?;
         }
@@ -152,13 +161,12 @@ impl DeviceTable {
             EntryKind::Special(kind) => {
                 self.require_parent(edit, path)?;
                 let attr = self.attr(*kind, *perm, owner);
-                let DeviceNumber { major, minor } = entry.device;
                 if entry.series.is_empty() {
-                    self.add_special(edit, path, attr, DeviceNumber { major, minor })?;
+                    self.add_special(edit, path, attr, entry.device)?;
                 }
-                for (suffix, minor) in &entry.series {
+                for (suffix, device) in &entry.series {
                     let path = [path.as_slice(), suffix.as_bytes()].concat();
-                    self.add_special(edit, &path, attr, DeviceNumber { major, minor: *minor })?;
+                    self.add_special(edit, &path, attr, *device)?;
                 }
             }
             EntryKind::Capability(text) => {
@@ -259,7 +267,10 @@ fn parse(
     {
         let before = before.ok_or("a line |xattr follows that of its file")?;
         let kind = EntryKind::Capability(text.to_vec());
-        return Ok(TableEntry { line, kind, ..before.clone() });
+        let TableEntry { path, owner, group, .. } = before;
+        let [path, owner, group] = [path, owner, group].map(Vec::clone);
+        let (device, series) = (DeviceNumber::default(), Vec::new());
+        return Ok(TableEntry { line, path, kind, perm: None, owner, group, device, series });
     }
     let [name, kind, mode, owner, group, numbers @ ..] = fields else {
         return Err("not a line NAME TYPE MODE UID GID MAJOR MINOR START INC COUNT".into());
@@ -300,22 +311,23 @@ fn parse(
         EntryKind::Special(_) => is_makedevs,
         _ => false,
     };
-    let series = if has_series { series(syntax, minor, (start, step, count))? } else { Vec::new() };
-    let path = path_of(name)?;
+    let device = device(major, minor)?;
+    let series =
+        if has_series { series(syntax, device, (start, step, count))? } else { Vec::new() };
+    let path = list::path_of(&[name]).map_err(|why| format!("{}: {why}", shown(name)))?;
     if path.is_empty() && !matches!(kind, EntryKind::Directory | EntryKind::Recursive) {
         return Err("the root is a directory".into());
     }
     let id = |text: &[u8]| if text == b"-" { b"0".to_vec() } else { text.to_vec() };
-    let device = DeviceNumber { major, minor };
     Ok(TableEntry { line, path, kind, perm, owner: id(owner), group: id(group), device, series })
 }
 
-/// The suffixes and minor numbers of a series; nothing for a single file.
+/// The suffixes and numbers of a series; nothing for a single file.
 fn series(
     syntax: TableSyntax,
-    minor: u32,
+    DeviceNumber { major, minor }: DeviceNumber,
     (start, step, count): (u32, u32, u32),
-) -> Result<Vec<(String, u32)>, String> {
+) -> Result<Vec<(String, DeviceNumber)>, String> {
     let numbers = match syntax {
         TableSyntax::Genext2fs if count == 0 => return Ok(Vec::new()),
         TableSyntax::Genext2fs => start..count,
@@ -326,30 +338,19 @@ fn series(
     if numbers.is_empty() {
         return Err("COUNT is the end of the series, and must be above START".into());
     }
-    if numbers.end - numbers.start > LONGEST_SERIES {
+    if numbers.len() > LONGEST_SERIES {
         return Err("COUNT is too large".into());
     }
-    let minor_of = |number: u32| {
-        let offset = match syntax {
-            TableSyntax::Genext2fs => {
-                (u64::from(number) * u64::from(step)).checked_sub(u64::from(start))
-            }
-            TableSyntax::Makedevs => Some(u64::from(number - start) * u64::from(step)),
+    let number_of = |number: u32| {
+        let [minor, number, step, start] = [minor, number, step, start].map(u64::from);
+        let value = match syntax {
+            TableSyntax::Genext2fs => (minor + number * step).checked_sub(start),
+            TableSyntax::Makedevs => Some(minor + (number - start) * step),
         };
-        let value = offset.and_then(|offset| u32::try_from(u64::from(minor) + offset).ok());
-        value.ok_or("a minor number is out of range")
+        let minor = value.and_then(|value| u32::try_from(value).ok());
+        device(major, minor.ok_or("a minor number is out of range")?)
     };
-    numbers.map(|number| Ok((number.to_string(), minor_of(number)?))).collect()
-}
-
-/// A path relative to the root.
-fn path_of(name: &[u8]) -> Result<Vec<u8>, String> {
-    let parts = name.split(|&byte| byte == b'/').filter(|part| !matches!(*part, b"" | b"."));
-    let parts: Vec<&[u8]> = parts.collect();
-    if parts.contains(&&b".."[..]) {
-        return Err(format!("{}: a path with ..", shown(name)));
-    }
-    Ok(parts.join(&b'/'))
+    numbers.map(|number| Ok((number.to_string(), number_of(number)?))).collect()
 }
 
 /// Permissions in octal digits.

@@ -52,6 +52,12 @@ impl Digest {
         }
     }
 
+    /// Whether a keyword is that of such a digest; its ending `digest` is optional.
+    pub(super) fn has_keyword(&self, keyword: &[u8]) -> bool {
+        let name = self.name().as_bytes();
+        keyword == name || Some(keyword) == name.strip_suffix(b"digest")
+    }
+
     pub(super) fn has_kind_of(&self, other: &Self) -> bool {
         self.kind == other.kind
     }

@@ -3,15 +3,15 @@
 use super::keywords::Keywords;
 use super::{Manifest, ManifestEntry};
 use crate::amend::AmendError;
-use crate::amend::edit::{Edit, NewContent};
+use crate::amend::edit::{Edit, Kept, NewContent};
 use crate::amend::extra::mtime_of;
 use crate::amend::owners::Owners;
-use crate::list::{ListError, shown};
+use crate::list::{self, ListError, shown};
 use crate::options::Notices;
 use crate::tar::AddError;
 use seekless_fs::tree::{NewPayload, Node, NodeAttr, NodeId, Payload};
 use seekless_fs::{DeviceNumber, FileKind, FsError};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fs::{self, Metadata};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -44,30 +44,42 @@ impl Manifest {
             let path = self.path.display();
             notices.tell(&format!("{path}: keywords without effect: {}", names.join(", ")));
         }
-        let owners = Owners::of(edit)?;
-        let mut following = Following {
-            manifest: self,
-            edit,
-            owners,
-            role,
-            first: HashMap::new(),
-            listed: HashSet::new(),
+        let owners = match role {
+            ManifestRole::Whole => self.listed_owners(),
+            _ => Owners::of(edit)?,
         };
+        let (first, mut kept) = (HashMap::new(), Kept::default());
+        let mut following = Following { manifest: self, edit, owners, role, first };
         for entry in &self.entries {
             let refused = |why: String| ListError::line(&self.path, entry.line, why);
-            following.entry(entry).map_err(|fault| match fault {
+            let followed = following.entry(entry);
+            if role == ManifestRole::Selection {
+                following.edit.keep(&entry.path, &mut kept);
+            }
+            followed.map_err(|fault| match fault {
                 EntryFault::Refused(why) => {
                     refused(format!("{}: {why}", path_shown(&entry.path))).into()
                 }
                 EntryFault::Add(AddError::Fault(fault)) => refused(fault.to_string()).into(),
+                // A name or target that no tree can have.
+                EntryFault::Add(AddError::Fs(FsError::Invalid(why))) => refused(why).into(),
                 EntryFault::Add(AddError::Fs(error)) => AmendError::from(error),
             })?;
         }
         if role == ManifestRole::Selection {
-            let listed = following.listed;
-            edit.keep_only(&listed);
+            edit.keep_only(&kept);
         }
         Ok(())
+    }
+
+    /// The owners of a tree that has no source: those of the host's files that become its
+    /// `/etc/passwd` and `/etc/group`. A file that cannot be read is an error of its own entry.
+    fn listed_owners(&self) -> Owners {
+        let file = |path: &[u8]| {
+            let entry = self.entries.iter().find(|entry| entry.path == path)?;
+            Some(os_path(entry.keywords.contents.as_deref().unwrap_or(path)))
+        };
+        Owners::of_files(file(b"etc/passwd").as_deref(), file(b"etc/group").as_deref())
     }
 }
 
@@ -79,8 +91,6 @@ struct Following<'a> {
     role: ManifestRole,
     /// The first path of each file that has a device and an inode number.
     first: HashMap<(Vec<u8>, Vec<u8>), Vec<u8>>,
-    /// Paths of entries, and of the directories above.
-    listed: HashSet<Vec<u8>>,
 }
 
 /// The reason why an entry cannot be followed.
@@ -109,7 +119,6 @@ impl Following<'_> {
     fn entry(&mut self, entry: &ManifestEntry) -> Result<(), EntryFault> {
         let ManifestEntry { path, keywords, .. } = entry;
         let found = if path.is_empty() { Some(NodeId::ROOT) } else { self.edit.find(path)? };
-        self.list(path);
         if keywords.is_unchanged {
             return if found.is_some() || keywords.is_optional {
                 Ok(())
@@ -166,15 +175,6 @@ impl Following<'_> {
         self.finish(path, keywords)
     }
 
-    /// Notes a path, and the directories above it.
-    fn list(&mut self, path: &[u8]) {
-        let mut path = path;
-        while !path.is_empty() && self.listed.insert(path.to_vec()) {
-            let slash = path.iter().rposition(|&byte| byte == b'/');
-            path = slash.and_then(|at| path.get(..at)).unwrap_or_default();
-        }
-    }
-
     /// Makes an entry that is another name of a file that name.
     fn is_link(
         &mut self,
@@ -183,7 +183,7 @@ impl Following<'_> {
     ) -> Result<bool, EntryFault> {
         let ManifestEntry { path, keywords, .. } = entry;
         if let Some(target) = &keywords.hardlink {
-            let target = super::whole(&[target]).map_err(EntryFault::Refused)?;
+            let target = list::path_of(&[target]).map_err(EntryFault::Refused)?;
             if target != *path && (found.is_none() || self.edit.find(&target)? != found) {
                 self.edit.link(path, &target)?;
             }

@@ -2,9 +2,10 @@
 
 use super::digests::Digest;
 use super::vis;
-use crate::list::shown;
+use crate::list::{self, shown};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use seekless_fs::acl::{Acl, AclKind};
 use seekless_fs::{DeviceNumber, FileKind, Timestamp, Xattr, inode_flag};
 use std::collections::BTreeSet;
 use std::str::FromStr;
@@ -84,7 +85,11 @@ impl Keywords {
             "size" => self.size = Some(number(value)?),
             "time" => self.time = Some(time_of(value).ok_or("not a time")?),
             "link" => self.link = Some(vis::decoded(value)?),
-            "device" => self.device = Some(device_of(value).ok_or("not a device number")?),
+            "device" => {
+                let DeviceNumber { major, minor } =
+                    device_of(value).ok_or("not a device number")?;
+                self.device = Some(list::device(major, minor)?);
+            }
             "flags" => self.flags = Some(flags_of(value)?),
             "contents" | "content" => self.contents = Some(vis::decoded(value)?),
             "hardlink" => self.hardlink = Some(vis::decoded(value)?),
@@ -94,6 +99,9 @@ impl Keywords {
                 if let Some(name) = name.strip_prefix("xattr.") {
                     let value = STANDARD.decode(value).map_err(|_| "not in Base64")?;
                     let name = vis::decoded(name.as_bytes())?;
+                    if AclKind::of(&name).is_some() && Acl::parse(&value).is_err() {
+                        return Err("not an access control list".into());
+                    }
                     self.xattrs.retain(|xattr| xattr.name != name);
                     self.xattrs.push(Xattr { name, value });
                 } else if let Some(digest) = Digest::new(name, value) {
@@ -124,9 +132,15 @@ impl Keywords {
             b"device" => self.device = None,
             b"flags" => self.flags = None,
             b"contents" | b"content" => self.contents = None,
+            b"hardlink" => self.hardlink = None,
+            b"resdevice" => self.resdevice = None,
+            b"inode" => self.inode = None,
             b"optional" => self.is_optional = false,
             b"nochange" => self.is_unchanged = false,
-            _ => {}
+            name => {
+                self.digests.retain(|digest| !digest.has_keyword(name));
+                self.xattrs.retain(|it| name.strip_prefix(b"xattr.") != Some(it.name.as_slice()));
+            }
         }
     }
 }

@@ -11,7 +11,7 @@ mod keywords;
 mod vis;
 
 use super::extra::mtime_of_list;
-use crate::list::{self, ListError, lines, shown};
+use crate::list::{self, ListError, lines, path_of, shown};
 pub use follow::ManifestRole;
 use keywords::Keywords;
 use seekless_fs::{FileKind, Timestamp};
@@ -99,27 +99,17 @@ impl Reading {
         }
         let name = vis::decoded(first)?;
         if first.contains(&b'/') {
-            return Ok(Some((whole(&[&name])?, keywords)));
+            return Ok(Some((path_of(&[&name])?, keywords)));
         }
         let name = if name == b"." { Vec::new() } else { name };
         let mut parts: Vec<&[u8]> = self.entered.iter().map(Vec::as_slice).collect();
         parts.push(&name);
-        let path = whole(&parts)?;
+        let path = path_of(&parts)?;
         if keywords.kind == Some(FileKind::Directory) {
             self.entered.push(name);
         }
         Ok(Some((path, keywords)))
     }
-}
-
-/// A path relative to the root, from parts of it.
-fn whole(parts: &[&[u8]]) -> Result<Vec<u8>, String> {
-    let names = parts.iter().flat_map(|part| part.split(|&byte| byte == b'/'));
-    let names: Vec<&[u8]> = names.filter(|name| !matches!(*name, b"" | b".")).collect();
-    if names.contains(&&b".."[..]) {
-        return Err("a path with ..".into());
-    }
-    Ok(names.join(&b'/'))
 }
 
 /// The lines, those that end in a backslash joined with the next, each with the number of its
