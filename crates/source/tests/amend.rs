@@ -1,14 +1,16 @@
 //! Changes to a whole tree: what a list leaves as it is, and what it cannot ask for.
 
+use seekless_fs::FileKind;
 use seekless_fs::acl::{Acl, AclKind};
 use seekless_fs::source::Source;
 use seekless_fs::tree::Tree;
 use seekless_source::{
-    AmendError, Amendments, DeviceTable, LayeredSource, ListError, Manifest, ManifestRole,
-    TableSyntax, TreeOptions,
+    AmendError, Amendments, DeviceTable, FileContexts, Labels, LayeredSource, ListError, Manifest,
+    ManifestRole, Notices, TableSyntax, TreeOptions,
 };
+use std::cell::RefCell;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 type Shared = Arc<dyn Source + Send>;
@@ -212,4 +214,38 @@ fn steps_of_a_series_may_be_zero() {
         let seekless_fs::tree::Payload::Device(number) = node.payload else { panic!("{node:?}") };
         assert_eq!((number.major, number.minor), (3, 4));
     }
+}
+
+thread_local! {
+    static TOLD: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+}
+
+fn labelled(lists: &Lists, base: &Shared, contexts: &str) -> Shared {
+    let contexts = FileContexts::read(Path::new(&lists.put(contexts))).expect("contexts");
+    let labels = Labels { contexts, mount_point: Vec::new(), has_lost_and_found: false };
+    let wanted = Amendments { labels: Some(labels), ..Amendments::default() };
+    let notices = Notices(|text| TOLD.with_borrow_mut(|told| told.push(text.into())));
+    let options = TreeOptions { notices, ..TreeOptions::default() };
+    wanted.apply(base.clone(), &options).expect("labelled")
+}
+
+#[test]
+fn a_file_has_the_context_of_its_first_name_with_one() {
+    let lists = Lists::new();
+    let base = tree_of(
+        &lists,
+        "./a type=file EMPTY\n./b type=file hardlink=./a\n./c type=file hardlink=./a\n\
+         ./s type=socket\n",
+    );
+    let made = labelled(&lists, &base, "/a <<none>>\n/b b_t\n/c c_t\n/s -s s_t\n");
+    let context = |path| xattr(made.tree(), path, b"security.selinux");
+    assert_eq!(context("a"), Some(b"b_t\0".to_vec()));
+    assert_eq!(context("s"), Some(b"s_t\0".to_vec()));
+    let told = TOLD.take();
+    assert_eq!(told, ["c: is another name of b, whose context it has instead of c_t"]);
+    let made = labelled(&lists, &base, "/c c_t\n");
+    let node = made.tree().node(made.tree().resolve(b"a").expect("a"));
+    assert_eq!((node.kind, node.names), (FileKind::Regular, 3));
+    assert_eq!(xattr(made.tree(), "a", b"security.selinux"), Some(b"c_t\0".to_vec()));
+    assert!(TOLD.take().is_empty());
 }

@@ -3,9 +3,11 @@
 use super::AmendError;
 use super::edit::Edit;
 use crate::contexts::{FileContexts, SELINUX};
+use crate::list::shown;
 use crate::options::Notices;
 use seekless_fs::tree::{NewPayload, NodeAttr, NodeId, Tree};
 use seekless_fs::{FileKind, FsError, Xattr};
+use std::collections::HashMap;
 
 /// The contexts of a tree.
 #[derive(Clone, Debug)]
@@ -45,12 +47,15 @@ impl Labels {
         Ok(edit.add(LOST_AND_FOUND, attr, NewPayload::None)?)
     }
 
-    /// Gives every file its context. A file with several names has the context of its first.
+    /// Gives every file its context. A file with several names has that of the first that has one.
     pub(super) fn apply(&self, tree: &mut Tree, notices: Notices) -> Result<(), FsError> {
-        self.tell_ambiguous(tree, notices);
+        let linked = self.of_linked(tree, notices);
         tree.change_xattrs(|tree, id| {
             let node = tree.node(id);
-            let context = self.of(&tree.path(id), node.kind)?;
+            let context = match node.names {
+                0 | 1 => self.of(&tree.path(id), node.kind)?,
+                _ => linked.get(&id)?,
+            };
             let others = tree.xattrs(node).iter().filter(|xattr| xattr.name != SELINUX);
             // As setfiles writes it: the kernel stores the value as it is.
             let value = [context, b"\0"].concat();
@@ -59,26 +64,24 @@ impl Labels {
         })
     }
 
-    /// Warns of files whose names have different contexts.
-    fn tell_ambiguous(&self, tree: &Tree, notices: Notices) {
+    /// The contexts of files with several names. Warns of those whose names have different ones.
+    fn of_linked(&self, tree: &Tree, notices: Notices) -> HashMap<NodeId, &[u8]> {
+        let mut linked: HashMap<NodeId, (Vec<u8>, &[u8])> = HashMap::new();
         for dir in tree.ids() {
             for entry in tree.children(dir) {
                 let node = tree.node(entry.node);
                 if node.names < 2 {
                     continue;
                 }
-                let first = tree.path(entry.node);
                 let above = tree.path(dir);
                 let path = match above.as_slice() {
                     b"" => tree.name(entry).to_vec(),
                     above => [above, b"/", tree.name(entry)].concat(),
                 };
-                let contexts = [&first, &path].map(|path| self.of(path, node.kind));
-                if let [Some(first_context), Some(context)] = contexts
-                    && first_context != context
-                {
-                    let [first, path, context] = [&first, &path, context]
-                        .map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+                let Some(context) = self.of(&path, node.kind) else { continue };
+                let (first, known) = linked.entry(entry.node).or_insert((path.clone(), context));
+                if *known != context {
+                    let [first, path, context] = [first.as_slice(), &path, context].map(shown);
                     notices.tell(&format!(
                         "{path}: is another name of {first}, whose context it has instead of \
                          {context}"
@@ -86,5 +89,6 @@ impl Labels {
                 }
             }
         }
+        linked.into_iter().map(|(node, (_, context))| (node, context)).collect()
     }
 }
