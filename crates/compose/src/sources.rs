@@ -50,6 +50,20 @@ pub struct SourceOptions {
     pub temp_dir: PathBuf,
 }
 
+impl SourceOptions {
+    /// Whether files of a source are selected or changed when it is read.
+    fn changes_sources(&self) -> bool {
+        !self.excludes.is_empty()
+            || self.owner.or(self.root_owner).is_some()
+            || self.root_perm.is_some()
+            || !(self.uid_map.is_empty() && self.gid_map.is_empty())
+            || self.one_file_system
+            || self.platform.is_some()
+            || self.tag.is_some()
+            || !self.dropped.policy.is_all()
+    }
+}
+
 impl Default for SourceOptions {
     /// Everything as it is; `/var/tmp`, since `/tmp` is often in memory and an unpacked archive
     /// is large.
@@ -130,6 +144,10 @@ pub fn open_layers(
     }
     refuse_parts(paths, options)?;
     paths.iter().try_for_each(|path| look(path, purpose))?;
+    if paths.is_empty() && options.changes_sources() {
+        let what = "options that select or change files of a source need a source";
+        return Err(Error::usage(what));
+    }
     let opening = opening(options, purpose)?;
     let layered = seekless_source::open_layers(paths, &opening).map_err(failed)?;
     warn_of_replaced(layered.replaced_links());
@@ -271,9 +289,11 @@ pub fn excludes(
 /// [`ErrorKind::Usage`] for an unknown user, or one without a range; [`ErrorKind::System`] for a
 /// file that cannot be read.
 pub fn maps_of_user(user: &str, dir: &Path) -> Result<(Vec<IdRange>, Vec<IdRange>), Error> {
+    // Comments about users may be in any encoding.
     let read = |name: &str| {
         let path = dir.join(name);
-        fs::read_to_string(&path).map_err(|error| Error::io(path.display(), &error))
+        let text = fs::read(&path).map_err(|error| Error::io(path.display(), &error))?;
+        Ok::<_, Error>(String::from_utf8_lossy(&text).into_owned())
     };
     let passwd = read("passwd")?;
     let mut users = passwd.lines().map(|line| line.split(':').collect::<Vec<_>>());
@@ -360,7 +380,8 @@ mod tests {
     fn a_user_is_root_and_its_ranges_follow() {
         let dir = tempfile::tempdir().unwrap();
         let put = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
-        put("passwd", "root:x:0:0::/:\nann:x:1000:100::/:\nbob:x:1001:100::/:\n");
+        let users = b"root:x:0:0::/:\nann:x:1000:100:\xc4nn:/:\nbob:x:1001:100::/:\n";
+        fs::write(dir.path().join("passwd"), users).unwrap();
         put("subuid", "# comment\nbob:5:5\nann:100000:65536\n1000:300000:10\n");
         put("subgid", "ann:200000:65536\n");
         let (users, groups) = maps_of_user("ann", dir.path()).unwrap();

@@ -358,7 +358,7 @@ impl Build {
     /// [`file_contexts`](Self::file_contexts) compares; the root by default.
     #[must_use]
     pub fn mount_point(mut self, path: impl Into<String>) -> Self {
-        self.amendments.mount_point = path.into();
+        self.amendments.mount_point = Some(path.into());
         self
     }
 
@@ -588,7 +588,8 @@ impl Build {
         sources::refuse_inside(path, &self.sources)?;
         let target = Target::create(path, self.replaces, None)?;
         let target = target.with_reflink(self.reflink.into())?.with_stop(self.stop.clone());
-        target.refuse_source(self.sources.iter().chain(&self.like))?;
+        let read = self.sources.iter().chain(&self.like);
+        target.refuse_source(read.chain(self.amendments.files()))?;
         let bases = self.older_images()?;
         let all = target.capacity().map(ByteLen::get).filter(|_| self.free == 0);
         let options = self.settings(self.size.or(all), bases.as_ref())?;
@@ -598,6 +599,9 @@ impl Build {
         let is_fat = matches!(options, Options::Fat(_));
         if self.amendments.file_contexts.is_some() && !matches!(options, Options::Ext(_)) {
             return Err(Error::usage("SELinux contexts are those of ext images"));
+        }
+        if self.is_only_listed && self.amendments.manifest.is_none() {
+            return Err(Error::usage("only listed files are kept by a manifest"));
         }
         opening.amendments = self.wanted_amendments().read(true)?;
         opening.dropped.all |= is_fat && self.is_lossy;

@@ -203,3 +203,15 @@ fn files_keep_the_places_of_an_older_image() {
     let other = Build::of([&source]).format(Format::Fat).like(&old).size(64 << 10).replace();
     assert!(other.lossy().write(&new).is_err(), "smaller than the older image");
 }
+
+#[test]
+fn options_that_need_another_are_refused() {
+    let work = tempfile::tempdir().unwrap();
+    let (tree, image) = (work.path().join("tree"), work.path().join("image"));
+    fs::create_dir(&tree).unwrap();
+    let build = || Build::of([&tree]);
+    for build in [build().only_listed(), build().mount_point("/usr")] {
+        assert_eq!(build.write(&image).unwrap_err().kind(), ErrorKind::Usage);
+    }
+    assert!(!image.exists());
+}

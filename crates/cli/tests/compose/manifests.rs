@@ -169,6 +169,23 @@ fn what_does_not_fit_is_refused_with_its_line() {
     fs::write(&list, "./none type=file\n").expect("write");
     let (code, message) = failure(&within(&tree, &["build", "-o", &image, "--manifest", &list]));
     assert!(code == 3 && message.contains("its contents, none, are missing"), "{message}");
+    // Without a source there are no files that these could select or change.
+    fs::write(&list, "./d type=dir\n").expect("write");
+    for options in [
+        &["--owner", "1:1"][..],
+        &["--root-mode", "700"],
+        &["--root-owner", "1:1"],
+        &["--exclude", "x"],
+        &["--uid-map", "0:1:1"],
+        &["--xattr-policy", "none"],
+        &["--one-file-system"],
+        &["--tag", "x"],
+        &["--platform", "linux/arm64"],
+    ] {
+        let build = ["build", "-o", &image, "--manifest", &list];
+        let (code, message) = failure(&within(&tree, &[&build[..], options].concat()));
+        assert!(code == 2 && message.contains("need a source"), "{options:?}: {message}");
+    }
     for (args, wanted) in [
         (&["build", &tree, "-o", &image, "--only-listed"][..], "--manifest"),
         (&["build", "-o", &image], "<SOURCE>"),

@@ -67,7 +67,7 @@ impl BuildArgs {
             tables: [tables, of(&args.makedevs, TableSyntax::Makedevs)].concat(),
             hard_dereference: args.hard_dereference,
             file_contexts: args.file_contexts.clone(),
-            mount_point: args.mount_point.clone().unwrap_or_default(),
+            mount_point: args.mount_point.clone(),
         };
         Ok(wanted.read(self.ext.makes_lost_and_found())?)
     }
