@@ -25,6 +25,8 @@ mod fat_in_use;
 mod ffs_images;
 #[path = "../crates/qcow2/tests/damage/images.rs"]
 mod qcow2_images;
+#[path = "../crates/source/tests/damage/lists.rs"]
+mod lists;
 
 use damage::{images, in_use};
 use seekless_device::MemoryDevice;
@@ -55,6 +57,49 @@ pub fn run_qcow2(data: &[u8]) {
     let all = qcow2_images::IMAGES;
     let (_, compressed) = all[usize::from(choice) % all.len()];
     qcow2_images::exercise(qcow2_images::patched(qcow2_images::unpack(compressed), rest));
+}
+
+/// Disks that are shorter are read as a whole.
+const SHORT: u64 = 1 << 20;
+
+/// Finds the contexts of a tree.
+pub fn run_file_contexts(data: &[u8]) {
+    lists::run_file_contexts(data);
+}
+
+/// Changes a tree by a table of devices.
+pub fn run_device_table(data: &[u8]) {
+    lists::run_device_table(data);
+}
+
+/// Changes a tree by a manifest.
+pub fn run_mtree(data: &[u8]) {
+    lists::run_mtree(data);
+}
+
+/// Opens an Android sparse image. What can be read is written, and reads the same.
+pub fn run_simg(data: &[u8]) {
+    use seekless_device::BlockDevice;
+    use seekless_units::ByteLen;
+    let open = |bytes: &[u8]| seekless_simg::Disk::open(Arc::new(MemoryDevice::new(bytes.to_vec())));
+    let Ok(disk) = open(data) else { return };
+    let len = disk.len().get();
+    let part = len.min(4096);
+    let mut end = vec![0; part as usize];
+    disk.read_bytes(ByteLen::new(len - part), &mut end).expect("the end of the disk");
+    if len > SHORT {
+        return;
+    }
+    let all = |disk: &dyn BlockDevice| {
+        let mut bytes = vec![0; disk.len().get() as usize];
+        disk.read_bytes(ByteLen::ZERO, &mut bytes).expect("the disk");
+        bytes
+    };
+    let mut again = Vec::new();
+    seekless_simg::write(&disk, &mut again, &mut || Ok(())).expect("memory");
+    let mut wanted = all(&disk);
+    wanted.resize(wanted.len().next_multiple_of(4096), 0);
+    assert!(all(&open(&again).expect("just written")) == wanted);
 }
 
 /// Runs operations on a FAT image in use, damaged or not.
