@@ -1,10 +1,11 @@
 //! Summaries in Parquet: a row for each run, in the order of their keys and ranges. The same rows
 //! give the same bytes. `docs/trace.md` describes the columns.
 
+use crate::decode::{Bounded, guarded};
 use crate::row::{Group, Key, PARTS, Run, Stream, Touches};
 use crate::{Form, Header, SummaryError, VERSION};
 use parquet::basic::{LogicalType, Repetition, Type as Physical};
-use parquet::column::reader::get_typed_column_reader;
+use parquet::column::reader::{get_column_reader, get_typed_column_reader};
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
@@ -270,14 +271,17 @@ impl Reader {
             return Err(SummaryError::NoSummary);
         }
         let data = file.try_clone()?;
-        let file = SerializedFileReader::new(file).map_err(|error| match error {
-            // The description of the file is at its end.
-            ParquetError::EOF(_) | ParquetError::General(_) | ParquetError::NeedMoreData(_) => {
-                SummaryError::Corrupt("cut short, or its end is damaged")
-            }
-            error => error.into(),
-        })?;
-        let header = header(&file)?;
+        let open = || {
+            SerializedFileReader::new(file).map_err(|error| match error {
+                // The description of the file is at its end.
+                ParquetError::EOF(_) | ParquetError::General(_) | ParquetError::NeedMoreData(_) => {
+                    SummaryError::Corrupt("cut short, or its end is damaged")
+                }
+                error => error.into(),
+            })
+        };
+        let file = guarded(open)?;
+        let header = guarded(|| header(&file))?;
         verify(data, &file)?;
         let mut reader = Self {
             file,
@@ -330,8 +334,8 @@ impl Reader {
             if self.next_part == self.file.num_row_groups() {
                 return Ok(None);
             }
-            let rows = self.file.get_row_group(self.next_part)?;
-            self.columns = columns(rows.as_ref())?;
+            let (file, part) = (&self.file, self.next_part);
+            self.columns = guarded(|| columns(file.get_row_group(part)?.as_ref()))?;
             (self.next_part, self.at) = (self.next_part + 1, 0);
         }
         self.at += 1;
@@ -339,7 +343,7 @@ impl Reader {
     }
 }
 
-/// Compares the sum of the data with the one that was written: the decoders of damaged data panic.
+/// Compares the sum of the data with the one that was written.
 fn verify(mut data: File, file: &SerializedFileReader<File>) -> Result<(), SummaryError> {
     let incomplete = SummaryError::Corrupt("its header is incomplete");
     let number = |name: &str| value(file, name)?.parse::<u64>().ok();
@@ -427,7 +431,9 @@ fn get<T: DataType>(
     count: usize,
     values: &mut Vec<T::T>,
 ) -> Result<(), SummaryError> {
-    let mut column = get_typed_column_reader::<T>(rows.get_column_reader(*number)?);
+    let description = rows.metadata().schema_descr().column(*number);
+    let pages = Bounded { pages: rows.get_column_page_reader(*number)?, most: TOGETHER };
+    let mut column = get_typed_column_reader::<T>(get_column_reader(description, Box::new(pages)));
     *number += 1;
     let (read, _, _) = column.read_records(count, None, None, values)?;
     if read == count { Ok(()) } else { Err(SummaryError::Corrupt("columns of different lengths")) }

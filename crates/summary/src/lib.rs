@@ -31,8 +31,10 @@
 //!
 //! `row.rs` has the rows, `of_events.rs` makes them of a trace, `to_events.rs` turns them into the
 //! events that stand for them, `pages.rs` adds ranges up on the grid, `merge.rs` adds up whole
-//! summaries, in memory or as streams of files, and `file.rs` reads and writes Parquet.
+//! summaries, in memory or as streams of files, `file.rs` reads and writes Parquet, and `decode.rs`
+//! limits its decoders.
 
+mod decode;
 mod file;
 mod merge;
 mod of_events;
@@ -40,6 +42,7 @@ mod pages;
 mod row;
 mod to_events;
 
+pub use decode::is_decoding;
 pub use merge::{Limits, merge};
 pub use row::{UNIT, weight_of};
 pub use to_events::Touched;

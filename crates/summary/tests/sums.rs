@@ -190,3 +190,57 @@ fn damaged_files_are_refused() {
         }
     }
 }
+
+/// A file whose checksum is that of its data, which are changed.
+fn crafted(whole: &[u8], change: impl FnOnce(&mut [u8])) -> Vec<u8> {
+    let name = |text: &[u8]| whole.windows(text.len()).position(|part| part == text).unwrap();
+    // Each value follows its name: a byte of the type, one of the length, the digits.
+    let value = |text: &[u8]| {
+        let at = name(text) + text.len() + 2;
+        let len = usize::from(whole[at - 1]);
+        (at, std::str::from_utf8(&whole[at..at + len]).unwrap().parse::<usize>().unwrap())
+    };
+    let (bytes, (at, old)) = (value(b"data_bytes").1, value(b"data_crc32c"));
+    assert_eq!(usize::try_from(crc32c::crc32c(&whole[..bytes])).unwrap(), old);
+    let mut made = whole.to_vec();
+    change(&mut made[..bytes]);
+    let digits = crc32c::crc32c(&made[..bytes]).to_string();
+    let (len, was) = (digits.len(), usize::from(whole[at - 1]));
+    made[at - 1] = u8::try_from(len).unwrap();
+    made.splice(at..at + was, digits.bytes());
+    let end = made.len() - 8;
+    let footer = u32::from_le_bytes(made[end..end + 4].try_into().unwrap());
+    let footer = usize::try_from(footer).unwrap() + len - was;
+    made[end..end + 4].copy_from_slice(&u32::try_from(footer).unwrap().to_le_bytes());
+    made
+}
+
+#[test]
+fn files_with_the_right_checksum_are_refused_without_a_panic() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("s");
+    let read = |n: u32| Event::new(Nanos::ZERO, Op::Read, format!("/{n}").into()).by(n % 3);
+    let whole = bytes(&Summary::of(&(0..40).map(read).collect(), UNIT), dir.path());
+    assert_eq!(crafted(&whole, |_| ()), whole);
+    let data = whole.len() - 8;
+    let mut cannot = 0;
+    for at in (4..data).step_by(3) {
+        for turned in [0x01, 0x7f, 0x80, 0xff] {
+            let mut is_data = true;
+            let made = crafted(&whole, |data| match data.get_mut(at) {
+                Some(byte) => *byte ^= turned,
+                None => is_data = false,
+            });
+            if !is_data {
+                break;
+            }
+            fs::write(&path, &made).unwrap();
+            match Summary::read(fs::File::open(&path).unwrap()) {
+                Ok(read) => drop(read.to_events()),
+                Err(SummaryError::Corrupt("its data cannot be decoded")) => cannot += 1,
+                Err(_) => {}
+            }
+        }
+    }
+    assert!(cannot > 0, "the decoders panic on none of these files any more");
+}

@@ -229,6 +229,28 @@ fn summaries_are_merged_shown_and_exported() {
     assert!(!Path::new(&out).exists(), "nothing half written");
 }
 
+/// A summary whose data make a decoder panic, though their checksum is right. It was made of one by
+/// a byte turned over, as `crates/summary/tests/sums.rs` does.
+#[test]
+fn a_summary_that_cannot_be_decoded_is_named() {
+    let scratch = Scratch::new("summaries");
+    let path = scratch.join("made.parquet");
+    fs::write(&path, include_bytes!("undecodable.parquet")).unwrap();
+    let out = scratch.join("none.parquet");
+    let ways: [&[&str]; 3] = [
+        &["trace", "show", &path],
+        &["trace", "merge", &path, "-o", &out],
+        &["trace", "export", &path],
+    ];
+    for way in ways {
+        let (code, message) = failure(&seekless(way));
+        assert_eq!(code, 3, "{message}");
+        assert_eq!(message.lines().count(), 1, "neither a panic nor a backtrace: {message}");
+        assert!(message.contains(&path), "{message}");
+    }
+    assert!(!Path::new(&out).exists(), "nothing half written");
+}
+
 #[test]
 fn compressed_traces_are_read_and_written() {
     let scratch = Scratch::new("summaries");
