@@ -108,7 +108,7 @@ pub struct Header {
     pub machines: u64,
     /// How it has ranges.
     pub form: Form,
-    /// Ranges that fewer machines touched have been left out.
+    /// Ranges that fewer machines touched have been left out of all summaries that were added.
     pub min_machines: u64,
 }
 

@@ -32,7 +32,8 @@ impl Header {
             traces: sum(self.traces, other.traces)?,
             machines: sum(self.machines, other.machines)?,
             form: Form::Pages,
-            min_machines: self.min_machines.max(other.min_machines),
+            // The sum has all rows of both.
+            min_machines: self.min_machines.min(other.min_machines),
         })
     }
 }

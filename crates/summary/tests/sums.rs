@@ -129,6 +129,14 @@ fn the_floor_leaves_out_ranges_of_few_machines() {
     // The third page is only the first machine's.
     assert_eq!(shown, [(&b"/all"[..], Some(8192), 3, 2)]);
     assert_eq!((sum.header().machines, sum.header().min_machines), (2, 2));
+    // A sum has the floor that all of its parts have.
+    let own = of(vec![read("/own", 10)]);
+    for (sum, other) in [(sum.clone(), own.clone()), (own, sum.clone())] {
+        let more = sum.plus(other).unwrap();
+        assert!(more.touched().iter().any(|row| row.machines == 1));
+        assert_eq!(more.header().min_machines, 0);
+    }
+    assert_eq!(sum.clone().plus(sum).unwrap().header().min_machines, 2);
 }
 
 #[test]
