@@ -339,7 +339,12 @@ impl Reader {
             (self.next_part, self.at) = (self.next_part + 1, 0);
         }
         self.at += 1;
-        self.columns.row(self.at - 1, &mut self.names).map(Some)
+        let (key, run) = self.columns.row(self.at - 1, &mut self.names)?;
+        let Touches { traces, machines, .. } = run.touches;
+        if traces > self.header.traces || machines > self.header.machines {
+            return Err(SummaryError::Corrupt("a row has more traces or machines than the file"));
+        }
+        Ok(Some((key, run)))
     }
 }
 
@@ -447,6 +452,45 @@ impl From<ParquetError> for SummaryError {
                 Err(error) => Self::Parquet(error.to_string()),
             },
             error => Self::Parquet(error.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn group(traces: u64) -> Group {
+        let key = Key { path: b"/a".to_vec(), op: "read".into(), missing: false, fetched: false };
+        let once = Touches::once(1, 0, 0, Stream { number: 0, name: "".into() });
+        let touches = (1..traces).fold(once.clone(), |sum, _| sum.plus(&once).unwrap());
+        Group { key, runs: vec![Run { from: 0, to: 4096, touches }] }
+    }
+
+    /// Reads what is written with a header.
+    fn read(
+        (traces, machines): (u64, u64),
+        write: impl FnOnce(&mut Writer) -> Result<(), SummaryError>,
+    ) -> Result<usize, SummaryError> {
+        let file = tempfile::tempfile().unwrap();
+        let header = Header { traces, machines, form: Form::Pages, min_machines: 0 };
+        let mut writer = Writer::new(file.try_clone().unwrap(), &header).unwrap();
+        write(&mut writer).unwrap();
+        writer.finish().unwrap();
+        let mut reader = Reader::new(file)?;
+        let mut rows = 0;
+        while let Some(group) = reader.group()? {
+            rows += group.runs.len();
+        }
+        Ok(rows)
+    }
+
+    #[test]
+    fn a_row_has_no_more_machines_than_the_file() {
+        assert!(matches!(read((3, 3), |writer| writer.write(&group(3))), Ok(1)));
+        for header in [(3, 2), (2, 3)] {
+            let error = read(header, |writer| writer.write(&group(3))).unwrap_err();
+            assert!(matches!(error, SummaryError::Corrupt(why) if why.contains("than the file")));
         }
     }
 }
