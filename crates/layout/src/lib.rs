@@ -36,7 +36,7 @@ pub mod chunks;
 pub mod essential;
 pub mod fit;
 pub mod habits;
-mod pages;
+pub mod pages;
 pub mod planner;
 pub mod recording;
 pub mod replay;

@@ -4,49 +4,41 @@
 
 use crate::SummaryError;
 use crate::row::{Run, TO_THE_END, Touches};
-use std::collections::BTreeMap;
+use seekless_layout::pages::PageSet;
 
 /// Bytes of a page.
 pub(crate) const PAGE: u64 = 4096;
 
 /// The runs of a trace, of which several may touch a page, on the grid: each page has the touches of
-/// the run that came first.
+/// the run that came first. If all of them are empty, the first one remains, as an empty run at 0: it
+/// touches the inode.
 pub(crate) fn on_grid(mut runs: Vec<Run>) -> Vec<Run> {
     runs.sort_by(|one, two| one.touches.rank.cmp(&two.touches.rank).then_with(|| one.cmp(two)));
-    // Parts of the grid that are taken: disjoint, by their beginnings.
-    let mut taken: BTreeMap<u64, Run> = BTreeMap::new();
-    for run in runs {
-        if run.from >= run.to {
-            continue;
-        }
-        let from = run.from / PAGE * PAGE;
-        // The last page of the largest file is cut short.
-        let to = run.to.checked_next_multiple_of(PAGE).unwrap_or(TO_THE_END);
-        let before = taken.range(..=from).next_back().map_or(from, |(_, run)| run.to);
-        let mut at = from.max(before);
-        let mut new = Vec::new();
-        for (&have, there) in taken.range(from..to) {
-            if at < have {
-                new.push((at, have));
-            }
-            at = at.max(there.to);
-        }
-        if at < to {
-            new.push((at, to));
-        }
-        for (from, to) in new {
-            taken.insert(from, Run { from, to, touches: run.touches.clone() });
-        }
+    let mut taken = PageSet::default();
+    let mut on_pages = Vec::new();
+    for Run { from, to, touches } in &runs {
+        let end = if from < to { to.div_ceil(PAGE) } else { 0 };
+        on_pages.extend(taken.add(from / PAGE, end).into_iter().map(|(first, end)| {
+            // The last page of the largest file is cut short.
+            let to = end.checked_mul(PAGE).unwrap_or(TO_THE_END);
+            Run { from: first * PAGE, to, touches: touches.clone() }
+        }));
     }
-    let mut runs = Vec::with_capacity(taken.len());
-    taken.into_values().for_each(|run| push(&mut runs, run));
-    runs
+    if on_pages.is_empty() {
+        on_pages.extend(runs.into_iter().next().map(|run| Run { from: 0, to: 0, ..run }));
+    }
+    on_pages.sort_unstable_by_key(|run| run.from);
+    let mut joined = Vec::with_capacity(on_pages.len());
+    on_pages.into_iter().for_each(|run| push(&mut joined, run));
+    joined
 }
 
 /// Appends a run, which is joined with the last one where it continues it.
 pub(crate) fn push(runs: &mut Vec<Run>, run: Run) {
     match runs.last_mut() {
-        Some(last) if last.to == run.from && last.touches == run.touches => last.to = run.to,
+        Some(last) if !last.is_empty() && last.to == run.from && last.touches == run.touches => {
+            last.to = run.to;
+        }
         _ => runs.push(run),
     }
 }
@@ -69,6 +61,17 @@ pub(crate) fn sum(one: Vec<Run>, two: Vec<Run>) -> Result<Vec<Run>, SummaryError
             }
             (Some(a), Some(b)) => (a, b),
         };
+        if a.from == b.from && a.is_empty() != b.is_empty() {
+            let empty = if a.is_empty() { a } else { b };
+            push(&mut sum, empty.clone());
+            let of_one = first.as_ref().is_some_and(Run::is_empty);
+            if of_one {
+                first = one.next();
+            } else {
+                second = two.next();
+            }
+            continue;
+        }
         if a.from == b.from {
             let to = a.to.min(b.to);
             let touches = a.touches.plus(&b.touches).ok_or(SummaryError::TooMany)?;

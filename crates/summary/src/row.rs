@@ -66,6 +66,12 @@ pub(crate) struct Run {
     pub(crate) touches: Touches,
 }
 
+impl Run {
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.from == self.to
+    }
+}
+
 /// The ranges with one key, in order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Group {

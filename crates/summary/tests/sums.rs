@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 const OPS: [Op; 6] = [Op::Read, Op::Fault, Op::Open, Op::Stat, Op::Exec, Op::Readdir];
 
 fn event() -> impl Strategy<Value = Event> {
-    let range = (0u64..40_000, prop::option::of(0u64..20_000));
+    let range = (0u64..40_000, prop::option::of(prop_oneof![Just(0), 0u64..20_000]));
     let who = (1u32..5, prop::option::of("[ab]"), 0u64..9);
     (who, 0..OPS.len(), 0u8..4, range, any::<bool>()).prop_map(
         |((pid, comm, pause), op, file, (offset, length), fetched)| Event {
@@ -197,6 +197,26 @@ fn damaged_files_are_refused() {
             drop(read.to_events());
         }
     }
+}
+
+#[test]
+fn a_file_of_which_no_byte_is_read_remains_in_sums() {
+    let read = |path: &str, len| Event::new(Nanos::ZERO, Op::Read, path.into()).on(5000, len);
+    let of = |events: Vec<Event>| Summary::of(&events.into_iter().collect(), UNIT);
+    let empty = of(vec![read("/empty", 0), read("/empty", 0), read("/full", 0), read("/full", 9)]);
+    let full = of(vec![read("/empty", 9), read("/full", 9)]);
+    let ranges = |sum: &Summary| {
+        let rows = sum.touched();
+        let rows = rows.iter().map(|row| (row.path.to_vec(), row.offset, row.length, row.traces));
+        rows.collect::<std::collections::BTreeSet<_>>()
+    };
+    let row = |path: &[u8], offset, len, traces| (path.to_vec(), offset, Some(len), traces);
+    let twice = empty.clone().plus(empty.clone()).unwrap();
+    assert_eq!(ranges(&twice), [row(b"/empty", 0, 0, 2), row(b"/full", 4096, 4096, 2)].into());
+    let rows =
+        [row(b"/empty", 0, 0, 1), row(b"/empty", 4096, 4096, 1), row(b"/full", 4096, 4096, 2)];
+    assert_eq!(ranges(&empty.clone().plus(full.clone()).unwrap()), rows.clone().into());
+    assert_eq!(ranges(&full.plus(empty).unwrap()), rows.into());
 }
 
 /// A file whose checksum is that of its data, which are changed.
