@@ -11,6 +11,7 @@ mod paths;
 mod prefetch_lists;
 mod program;
 mod quick;
+mod steps;
 mod strace;
 
 pub use blocks::{BlockLog, BlockRead, read_block_log};
@@ -19,6 +20,7 @@ pub use export::{first_touches, write_paths, write_squashfs_sort};
 pub use paths::read_paths;
 pub use prefetch_lists::{PrefetchList, Unlisted, first_files};
 pub use program::Program;
+pub use steps::Steps;
 pub use strace::{StraceOptions, read_strace};
 
 use base64::Engine;

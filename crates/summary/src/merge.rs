@@ -4,6 +4,7 @@
 use crate::file::{Reader, Writer};
 use crate::row::{Group, Key, Stream};
 use crate::{Form, Header, Summary, SummaryError, pages};
+use seekless_layout::trace::Steps;
 use seekless_units::ByteLen;
 use std::cmp::Ordering;
 use std::fs::File;
@@ -139,22 +140,17 @@ pub fn merge(
 ) -> Result<Header, (Option<usize>, SummaryError)> {
     let most = (limits.memory.get() / PER_INPUT).clamp(2, MOST_INPUTS);
     let most = usize::try_from(most).expect("at most MOST_INPUTS");
-    let mut inputs: Vec<Input<'_>> =
-        (0..).zip(summaries).map(|(at, path)| Input::Given(at, path.as_path())).collect();
-    while inputs.len() > most {
-        let mut fewer = Vec::new();
-        let mut rest = inputs.into_iter();
-        while rest.len() > 0 {
-            let group: Vec<_> = rest.by_ref().take(most).collect();
-            let spill = tempfile::tempfile_in(limits.temp_dir);
-            let spill = spill.map_err(|error| (None, error.into()))?;
-            let copy = spill.try_clone().map_err(|error| (None, error.into()))?;
-            add_up(group, 0, copy)?;
-            fewer.push(Input::Spilled(spill));
-        }
-        inputs = fewer;
+    let spilled = |inputs| {
+        let spill = tempfile::tempfile_in(limits.temp_dir);
+        let spill = spill.map_err(|error| (None, error.into()))?;
+        let copy = spill.try_clone().map_err(|error| (None, error.into()))?;
+        add_up(inputs, 0, copy).map(|_| Input::Spilled(spill))
+    };
+    let mut steps = Steps::of(most);
+    for (at, path) in summaries.iter().enumerate() {
+        steps.add(Input::Given(at, path), spilled)?;
     }
-    add_up(inputs, min_machines, out)
+    add_up(steps.finish(spilled)?, min_machines, out)
 }
 
 fn add_up(

@@ -6,7 +6,7 @@
 
 use super::{failed, open};
 use seekless_images::Error;
-use seekless_layout::trace::{Reader, TraceLine, Writer};
+use seekless_layout::trace::{Reader, Steps, TraceLine, Writer};
 use seekless_units::{ByteLen, Nanos};
 use serde_json::Map;
 use std::cmp::Reverse;
@@ -68,24 +68,16 @@ impl Merge {
     /// As [`super::load`]; [`ErrorKind::NoSpace`](seekless_images::ErrorKind) for the temporary
     /// files.
     pub fn new(traces: &[PathBuf], limits: Limits<'_>) -> Result<Self, Error> {
-        let mut inputs = Vec::new();
+        let merge = |inputs| spilled(inputs, limits).map(Input::Spilled);
+        let mut steps = Steps::of(limits.inputs());
         for path in traces {
             if path.is_file() && is_in_order(path)? {
-                inputs.push(Input::File(path.clone()));
+                steps.add(Input::File(path.clone()), merge)?;
             } else {
-                inputs.extend(sorted(path, limits)?.into_iter().map(Input::Spilled));
+                sorted(path, limits, |part| steps.add(Input::Spilled(part), merge))?;
             }
         }
-        while inputs.len() > limits.inputs() {
-            let mut fewer = Vec::new();
-            let mut rest = inputs.into_iter();
-            while rest.len() > 0 {
-                let group = rest.by_ref().take(limits.inputs()).collect();
-                fewer.push(Input::Spilled(spilled(group, limits)?));
-            }
-            inputs = fewer;
-        }
-        Ok(Self { sources: Sources::open(inputs)? })
+        Ok(Self { sources: Sources::open(steps.finish(merge)?)? })
     }
 
     /// Writes all events, and returns their number.
@@ -126,22 +118,26 @@ fn is_in_order(path: &Path) -> Result<bool, Error> {
     Ok(true)
 }
 
-/// The events of a trace in order of time, in files that each have a part of the trace.
-fn sorted(path: &Path, limits: Limits<'_>) -> Result<Vec<File>, Error> {
+/// Gives the events of a trace in order of time, in files that each have a part of the trace.
+fn sorted(
+    path: &Path,
+    limits: Limits<'_>,
+    mut give: impl FnMut(File) -> Result<(), Error>,
+) -> Result<(), Error> {
     let mut reader = Reader::new(open(path)?).map_err(|error| failed(path, &error))?;
     let memory = usize::try_from(limits.memory.get()).unwrap_or(usize::MAX);
-    let (mut files, mut part) = (Vec::new(), Part::default());
+    let mut part = Part::default();
     while let Some(line) = reader.next_line().map_err(|error| failed(path, &error))? {
         part.add(&line);
         // Lists of lines grow to twice their length.
         if part.text.len() + part.lines.len() * PER_LINE >= memory / 2 {
-            files.push(std::mem::take(&mut part).store(limits)?);
+            give(std::mem::take(&mut part).store(limits)?)?;
         }
     }
     if !part.lines.is_empty() {
-        files.push(part.store(limits)?);
+        give(part.store(limits)?)?;
     }
-    Ok(files)
+    Ok(())
 }
 
 /// Lines that wait to be sorted.
