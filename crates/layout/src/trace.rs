@@ -28,10 +28,14 @@ use base64::engine::general_purpose::STANDARD;
 use seekless_units::Nanos;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use std::io::{self, BufRead, Write};
+use std::io::{self, BufRead, Read, Write};
 
 /// The version of the format that is written here.
 pub const VERSION: u64 = 1;
+
+/// The longest line of a trace, with its line feed. A small compressed file may have longer ones than
+/// memory has room for.
+const LONGEST_LINE: usize = 1 << 20;
 
 /// Why a trace cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -352,10 +356,15 @@ impl<R: BufRead> Reader<R> {
     fn fill(&mut self) -> Result<bool, TraceError> {
         loop {
             self.buf.clear();
-            if self.input.read_until(b'\n', &mut self.buf)? == 0 {
+            let mut input = (&mut self.input).take(LONGEST_LINE as u64 + 1);
+            if input.read_until(b'\n', &mut self.buf)? == 0 {
                 return Ok(false);
             }
             self.line += 1;
+            if self.buf.len() > LONGEST_LINE {
+                let why = format!("longer than {LONGEST_LINE} bytes");
+                return Err(TraceError::Line { line: self.line, why });
+            }
             if !self.buf.trim_ascii().is_empty() {
                 return Ok(true);
             }
@@ -545,6 +554,13 @@ mod tests {
             assert_eq!(at, line);
         }
         assert!(matches!(Reader::new(&b"{\"seekless_trace\":2}"[..]), Err(TraceError::Version(2))));
+        let long = |len| format!("{{\"seekless_trace\":1}}\n{}", " ".repeat(len));
+        let read = |text: String| Reader::new(text.as_bytes()).unwrap().next();
+        assert!(read(long(LONGEST_LINE)).is_none());
+        assert!(matches!(
+            read(long(LONGEST_LINE + 1)),
+            Some(Err(TraceError::Line { line: 2, .. }))
+        ));
         assert!(Reader::new(&b""[..]).is_err() && Reader::new(&b"[]\n"[..]).is_err());
     }
 }
