@@ -13,6 +13,12 @@ const FETCHED: u32 = 2;
 const HAS_LENGTH: u32 = 4;
 const OP_SHIFT: u32 = 3;
 
+/// Operations that are compared one by one.
+const FIRST_OPS: usize = 16;
+
+/// Numbers of operations fit into [`Action::kind`].
+const MOST_OPS: u32 = 1 << (u32::BITS - OP_SHIFT);
+
 /// The events of a trace, in order. Unknown fields are dropped, unless they are kept explicitly
 /// ([`Events::with_unknown_fields`]).
 ///
@@ -30,6 +36,8 @@ pub struct Events {
     paths: Interned,
     comms: Interned,
     ops: Vec<Op>,
+    /// Numbers of operations that are not among the first ones.
+    other_ops: HashMap<Op, u32>,
     actions: Vec<Action>,
     action_table: HashTable<u32>,
     processes: Vec<NamedProcess>,
@@ -198,12 +206,21 @@ impl Events {
     }
 
     fn op(&mut self, op: &Op) -> u32 {
-        // There are a dozen of them, and most are reads.
-        let known = self.ops.iter().position(|known| known == op);
-        count(known.unwrap_or_else(|| {
+        // There are a dozen of them, and most are reads. A trace may have any number of unknown ones.
+        if let Some(known) = self.ops.iter().take(FIRST_OPS).position(|known| known == op) {
+            return count(known);
+        }
+        let next = count(self.ops.len());
+        assert!(next < MOST_OPS, "a trace has fewer than 2^29 operations");
+        let number = if self.ops.len() < FIRST_OPS {
+            next
+        } else {
+            *self.other_ops.entry_ref(op).or_insert(next)
+        };
+        if number == next {
             self.ops.push(op.clone());
-            self.ops.len() - 1
-        }))
+        }
+        number
     }
 
     fn add(&mut self, event: EventRef<'_>, op: u32) {
@@ -410,6 +427,15 @@ mod tests {
         assert_eq!(plain, events, "unknown fields are no part of an event");
         assert!(plain.to_events().all(|event| event.extra.is_empty()));
         assert_ne!(plain, [read(1, 7, "/a")].into_iter().collect());
+    }
+
+    #[test]
+    fn any_number_of_operations_is_kept() {
+        let op = |n: u32| Op::named(&format!("op{}", n % 60));
+        let all = (0..200).map(|n| Event::new(Nanos::ZERO, op(n), b"/a".to_vec()));
+        let events: Events = all.clone().collect();
+        assert_eq!((events.ops.len(), events.other_ops.len()), (60, 60 - FIRST_OPS));
+        assert!(events.to_events().eq(all));
     }
 
     #[test]
