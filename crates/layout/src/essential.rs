@@ -1,8 +1,9 @@
 //! The events of a trace that its layout depends on.
 //!
-//! An event is left out if all that it touches was touched before. Two kinds of events that touch
-//! nothing new remain, since later read-ahead depends on them: the last read of a file by a process
-//! before one that touches something new, and faults before a fault that does. Any image gets the
+//! An event is left out if all that it touches was touched before. Three kinds of events that touch
+//! nothing new remain, since later read-ahead depends on them: a process's last open of a file and its
+//! last read since then, before a read that touches something new, and faults before a fault that
+//! does. Any image gets the
 //! same layout from the events that remain as from all, unless one process reads a file under several
 //! names.
 

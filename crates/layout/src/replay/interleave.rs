@@ -82,7 +82,7 @@ pub(super) fn drawn(events: &Events, seed: u64) -> Vec<u32> {
         };
         times.push(time);
     }
-    sorted_by(&times)
+    in_order_of(&times)
 }
 
 /// A time, and a pause after it: the sum may be later than any time.
@@ -90,13 +90,13 @@ fn later(time: u64, pause: u64) -> u64 {
     time.saturating_add(pause)
 }
 
-/// The places of `keys` in ascending order of their values; equal ones stay in order.
-fn sorted_by<K: Ord + Copy>(keys: &[K]) -> Vec<u32> {
-    let mut places: Vec<u32> = (0u32..).take(keys.len()).collect();
-    if !keys.is_sorted() {
-        places.sort_by_key(|&at| keys[at as usize]);
+/// The numbers of events in order of their times; equal ones stay in order.
+fn in_order_of(times: &[u64]) -> Vec<u32> {
+    let mut events: Vec<u32> = (0u32..).take(times.len()).collect();
+    if !times.is_sorted() {
+        events.sort_by_key(|&at| times[at as usize]);
     }
-    places
+    events
 }
 
 /// For each process, the pause beyond which it is taken to have waited for another one.

@@ -210,13 +210,11 @@ pub fn replay(image: &dyn Inspect, events: &Events, machine: Machine) -> Result<
         replay.is_settled[events.access(at)] = settled;
         Ok(())
     };
-    let order = match machine.processes {
-        Processes::AsRecorded => Vec::new(),
-        Processes::SideBySide(seed) => interleave::drawn(events, seed),
-    };
     match machine.processes {
         Processes::AsRecorded => (0..events.len()).try_for_each(run)?,
-        _ => order.into_iter().try_for_each(|at| run(at as usize))?,
+        Processes::SideBySide(seed) => {
+            interleave::drawn(events, seed).into_iter().try_for_each(|at| run(at as usize))?;
+        }
     }
     replay.out.touched_blocks = replay.touched.len() as u64;
     Ok(replay.out)
