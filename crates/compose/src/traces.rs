@@ -31,6 +31,10 @@ pub fn failed(path: &Path, error: &TraceError) -> Error {
         TraceError::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
             Error::new(ErrorKind::Corrupt, "cut short").about(path.display())
         }
+        // Errors of the system have a number; others are of the decoder.
+        TraceError::Io(error) if error.raw_os_error().is_none() => {
+            Error::new(ErrorKind::Corrupt, error.to_string()).about(path.display())
+        }
         TraceError::Io(error) => Error::io(path.display(), error),
         TraceError::Version(_) => about(ErrorKind::Unsupported),
         TraceError::Header => about(ErrorKind::Unsupported)
@@ -72,6 +76,8 @@ pub fn write_as(
         return write(out);
     }
     let mut out = zstd::stream::write::Encoder::new(out, ZSTD_LEVEL)?;
+    // Without it, damage may pass for other events.
+    out.include_checksum(true)?;
     write(&mut out)?;
     out.finish().map(drop)
 }
@@ -145,4 +151,41 @@ pub fn load_merged(paths: &[PathBuf]) -> Result<Events, Error> {
 /// As [`load`].
 pub fn load_all(paths: &[PathBuf]) -> Result<Vec<Events>, Error> {
     paths.iter().map(|path| load(path)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_damaged_compressed_trace_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("t.zst");
+        let mut packed = Vec::new();
+        write_as(Some(&path), &mut packed, |out| {
+            writeln!(out, "{{\"seekless_trace\":1}}")?;
+            (0..200).try_for_each(|n| {
+                writeln!(out, "{{\"time\":{n},\"op\":\"open\",\"path\":\"/{}\"}}", n * n % 97)
+            })
+        })
+        .unwrap();
+        std::fs::write(&path, &packed).unwrap();
+        let whole = load(&path).unwrap();
+        assert_eq!(whole.len(), 200);
+        let mut refused = 0;
+        for at in ZSTD.len()..packed.len() {
+            let mut damaged = packed.clone();
+            damaged[at] ^= 0x10;
+            std::fs::write(&path, damaged).unwrap();
+            match load(&path) {
+                // The size of a window matters only if it is too small.
+                Ok(events) => assert!(events == whole, "other events by byte {at}"),
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+                    refused += 1;
+                }
+            }
+        }
+        assert!(refused + 5 > packed.len() - ZSTD.len(), "{refused} of {} refused", packed.len());
+    }
 }
