@@ -5,7 +5,7 @@ use crate::decode::{Bounded, guarded};
 use crate::row::{Group, Key, PARTS, Run, Stream, Touches};
 use crate::{Form, Header, SummaryError, VERSION};
 use parquet::basic::{LogicalType, Repetition, Type as Physical};
-use parquet::column::reader::{get_column_reader, get_typed_column_reader};
+use parquet::column::reader::{ColumnReaderImpl, get_column_reader, get_typed_column_reader};
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
@@ -22,6 +22,14 @@ pub(crate) const MAGIC: &[u8; 4] = b"PAR1";
 
 /// Rows that are written together, and read into memory together.
 const TOGETHER: usize = 16 << 10;
+
+/// Bytes of text with which a part is written, whatever its rows, and the most that one has: a path
+/// that continues the one before it takes few bytes in a file, and all of them in memory.
+const TEXT_TOGETHER: usize = 16 << 20;
+const MOST_TEXT: usize = 64 << 20;
+
+/// Values that are decoded before their lengths are checked.
+const TEXTS_AT_ONCE: usize = 64;
 
 /// Names in the file's metadata. The sum is that of all bytes before the metadata (CRC-32C).
 const VERSION_KEY: &str = "seekless_summary";
@@ -66,6 +74,8 @@ fn schema() -> Result<Type, ParquetError> {
 #[derive(Default)]
 struct Columns {
     texts: [Vec<ByteArray>; TEXTS.len()],
+    /// Bytes of all texts.
+    text: usize,
     flags: [Vec<bool>; FLAGS.len()],
     numbers: [Vec<i64>; NUMBERS.len() + PARTS],
 }
@@ -79,6 +89,7 @@ impl Columns {
         let Touches { traces, machines, weight, rank, group, stream, parts } = &run.touches;
         let texts = [key.path.clone(), key.op.as_bytes().to_vec(), stream.name.as_bytes().to_vec()];
         for (column, text) in self.texts.iter_mut().zip(texts) {
+            self.text += text.len();
             column.push(text.into());
         }
         for (column, flag) in self.flags.iter_mut().zip([key.missing, key.fetched]) {
@@ -180,7 +191,7 @@ impl Writer {
     pub(crate) fn write(&mut self, group: &Group) -> Result<(), SummaryError> {
         for run in &group.runs {
             self.waiting.push(&group.key, run);
-            if self.waiting.len() == TOGETHER {
+            if self.waiting.len() == TOGETHER || self.waiting.text >= TEXT_TOGETHER {
                 self.put()?;
             }
         }
@@ -419,27 +430,42 @@ fn columns(rows: &dyn RowGroupReader) -> Result<Columns, SummaryError> {
     let mut columns = Columns::default();
     let mut number = 0;
     for values in &mut columns.texts {
-        get::<ByteArrayType>(rows, &mut number, count, values)?;
+        let mut column = column::<ByteArrayType>(rows, &mut number)?;
+        while values.len() < count {
+            let decoded = values.len();
+            decode(&mut column, TEXTS_AT_ONCE.min(count - decoded), values)?;
+            columns.text += values.iter().skip(decoded).map(ByteArray::len).sum::<usize>();
+            if columns.text > MOST_TEXT {
+                return Err(SummaryError::Corrupt("a part has too much text"));
+            }
+        }
     }
     for values in &mut columns.flags {
-        get::<BoolType>(rows, &mut number, count, values)?;
+        decode(&mut column::<BoolType>(rows, &mut number)?, count, values)?;
     }
     for values in &mut columns.numbers {
-        get::<Int64Type>(rows, &mut number, count, values)?;
+        decode(&mut column::<Int64Type>(rows, &mut number)?, count, values)?;
     }
     Ok(columns)
 }
 
-fn get<T: DataType>(
+/// The next column of a part.
+fn column<T: DataType>(
     rows: &dyn RowGroupReader,
     number: &mut usize,
+) -> Result<ColumnReaderImpl<T>, SummaryError> {
+    let description = rows.metadata().schema_descr().column(*number);
+    let pages = Bounded { pages: rows.get_column_page_reader(*number)?, most: TOGETHER };
+    *number += 1;
+    Ok(get_typed_column_reader(get_column_reader(description, Box::new(pages))))
+}
+
+/// Appends the next values of a column.
+fn decode<T: DataType>(
+    column: &mut ColumnReaderImpl<T>,
     count: usize,
     values: &mut Vec<T::T>,
 ) -> Result<(), SummaryError> {
-    let description = rows.metadata().schema_descr().column(*number);
-    let pages = Bounded { pages: rows.get_column_page_reader(*number)?, most: TOGETHER };
-    let mut column = get_typed_column_reader::<T>(get_column_reader(description, Box::new(pages)));
-    *number += 1;
     let (read, _, _) = column.read_records(count, None, None, values)?;
     if read == count { Ok(()) } else { Err(SummaryError::Corrupt("columns of different lengths")) }
 }
@@ -492,5 +518,25 @@ mod tests {
             let error = read(header, |writer| writer.write(&group(3))).unwrap_err();
             assert!(matches!(error, SummaryError::Corrupt(why) if why.contains("than the file")));
         }
+    }
+
+    #[test]
+    fn a_part_has_a_limit_of_text() {
+        let rows = |writer: &mut Writer,
+                    put: fn(&mut Writer, &Group) -> Result<(), SummaryError>| {
+            let mut group = group(1);
+            (0..9000).try_for_each(|n| {
+                group.key.path = format!("{}{n:04}", "/long".repeat(1600)).into();
+                put(writer, &group)
+            })
+        };
+        let read_by = |put| read((1, 1), |writer| rows(writer, put));
+        assert!(matches!(read_by(Writer::write), Ok(9000)), "in several parts");
+        let error = read_by(|writer, group| {
+            writer.waiting.push(&group.key, &group.runs[0]);
+            Ok(())
+        });
+        let error = error.unwrap_err();
+        assert!(matches!(error, SummaryError::Corrupt("a part has too much text")), "{error}");
     }
 }
