@@ -6,6 +6,7 @@ mod summary;
 use crate::args::{Global, OpenArgs};
 use crate::failure::{Failure, Kind};
 use crate::say::{self, warning};
+use crate::show::name;
 use crate::source::temp_dir;
 use crate::written::Written;
 use clap::{Args, Subcommand};
@@ -318,13 +319,13 @@ fn show(path: &Path, global: &Global) -> Result<(), Failure> {
 
 fn show_event(event: &Event, out: &mut dyn Write) -> io::Result<()> {
     let seconds = event.time.get() as f64 / 1e9;
-    let who = event.comm.as_deref().unwrap_or("-");
+    let who = event.comm.as_ref().map_or_else(|| "-".into(), |comm| name(comm.as_bytes()));
     let path = String::from_utf8_lossy(&event.path);
     write!(
         out,
         "{seconds:12.6} {:>7} {who:<15} {:<8} {}",
         event.pid,
-        event.op.name(),
+        name(event.op.name().as_bytes()),
         path.escape_debug()
     )?;
     match event.length {

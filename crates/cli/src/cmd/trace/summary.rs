@@ -129,7 +129,8 @@ fn show_row(row: &Touched<'_>, out: &mut dyn Write, as_json: bool) -> io::Result
         });
         return writeln!(out, "{line}");
     }
-    let (path, op) = (name(row.path), row.op);
+    let (path, op) = (name(row.path), name(row.op.as_bytes()));
+    let process = name(process.as_bytes());
     write!(
         out,
         "{:>9} {:>9} {weight:>9.2} {early:>4} {median:>4} {late:>4} {process:<15} {op:<8} {path}",
