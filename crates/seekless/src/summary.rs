@@ -66,6 +66,7 @@ pub fn summarize<P: AsRef<Path>>(
 /// made in its directory.
 ///
 /// # Errors
+/// [`ErrorKind::Usage`](crate::ErrorKind) without a summary,
 /// [`ErrorKind::Unsupported`](crate::ErrorKind) for a file that is no summary or of another version,
 /// [`ErrorKind::Corrupt`](crate::ErrorKind), [`ErrorKind::System`](crate::ErrorKind).
 pub fn merge_summaries<P: AsRef<Path>>(

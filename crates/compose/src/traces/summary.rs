@@ -59,7 +59,8 @@ pub(super) fn load(path: &Path) -> Result<Events, Error> {
     Ok(read(path)?.to_events())
 }
 
-/// Summarizes traces of one machine, each with a weight, and writes the summary. Returns the header of the summary, and the number of its rows.
+/// Summarizes traces of one machine, each with a weight, and writes the summary. Returns its header
+/// and the number of its rows.
 ///
 /// # Errors
 /// As [`super::load`]; errors of the output.
@@ -88,13 +89,16 @@ pub fn summarize(traces: &[(PathBuf, u64)], out: &Path) -> Result<(Header, usize
 /// touched.
 ///
 /// # Errors
-/// As [`read`]; errors of the output.
+/// As [`read`]; [`ErrorKind::Usage`] without a summary; errors of the output.
 pub fn add_up(
     summaries: &[PathBuf],
     min_machines: u64,
     limits: Limits<'_>,
     out: &Path,
 ) -> Result<Header, Error> {
+    if summaries.is_empty() {
+        return Err(Error::usage("no summary to add up"));
+    }
     let output = Output::create(out, true)?;
     let Limits { memory, temp_dir } = limits;
     let limits = seekless_summary::Limits { memory, temp_dir };
@@ -105,4 +109,23 @@ pub fn add_up(
         seekless_summary::merge(summaries, min_machines, limits, output.file()?).map_err(about)?;
     output.finish()?;
     Ok(header)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use seekless_units::ByteLen;
+
+    #[test]
+    fn no_summary_makes_no_sum() {
+        let dir = tempfile::tempdir().unwrap();
+        let limits = Limits { memory: ByteLen::new(1 << 20), temp_dir: dir.path() };
+        let out = dir.path().join("sum");
+        let error = add_up(&[], 0, limits, &out).unwrap_err();
+        assert_eq!(
+            (error.kind(), error.to_string()),
+            (ErrorKind::Usage, "no summary to add up".into())
+        );
+        assert!(!out.exists());
+    }
 }
