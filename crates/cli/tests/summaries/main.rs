@@ -245,10 +245,23 @@ fn a_summary_that_cannot_be_decoded_is_named() {
     for way in ways {
         let (code, message) = failure(&seekless(way));
         assert_eq!(code, 3, "{message}");
-        assert_eq!(message.lines().count(), 1, "neither a panic nor a backtrace: {message}");
         assert!(message.contains(&path), "{message}");
     }
     assert!(!Path::new(&out).exists(), "nothing half written");
+}
+
+#[test]
+fn names_of_a_trace_do_not_reach_the_terminal() {
+    let scratch = Scratch::new("summaries");
+    let (trace, summary) = (scratch.join("t.trace"), scratch.join("t.parquet"));
+    let escape = "\\u001b[2J";
+    let event = format!("\"comm\":\"c{escape}\",\"op\":\"o{escape}\",\"path\":\"/p{escape}\"");
+    fs::write(&trace, format!("{{\"seekless_trace\":1}}\n{{{event}}}\n")).unwrap();
+    text(&seekless(&["trace", "summarize", &trace, "-o", &summary]));
+    for shown in [&trace, &summary] {
+        let shown = text(&seekless(&["trace", "show", shown]));
+        assert!(!shown.contains('\x1b') && shown.matches("[2J").count() == 3, "{shown:?}");
+    }
 }
 
 #[test]
