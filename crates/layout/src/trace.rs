@@ -278,8 +278,11 @@ impl<R: BufRead> Reader<R> {
     /// [`TraceError::Version`] when it is of a later version.
     pub fn new(input: R) -> Result<Self, TraceError> {
         let mut reader = Self { input, line: 0, header: Map::new(), buf: Vec::new() };
-        if !reader.fill()? {
-            return Err(TraceError::Header);
+        match reader.fill() {
+            Ok(true) => {}
+            // A file of another kind may have no line feed for long.
+            Ok(false) | Err(TraceError::Line { .. }) => return Err(TraceError::Header),
+            Err(error) => return Err(error),
         }
         let header: Map<String, Value> =
             serde_json::from_slice(&reader.buf).map_err(|_| TraceError::Header)?;
@@ -562,5 +565,7 @@ mod tests {
             Some(Err(TraceError::Line { line: 2, .. }))
         ));
         assert!(Reader::new(&b""[..]).is_err() && Reader::new(&b"[]\n"[..]).is_err());
+        let image = vec![0; 2 * LONGEST_LINE];
+        assert!(matches!(Reader::new(&*image), Err(TraceError::Header)));
     }
 }
