@@ -364,3 +364,48 @@ fn a_chunk_larger_than_the_volume_is_no_obstacle() {
     text(&seekless(&["optimize", &image, "--trace", &trace, "-o", &new, "--chunk", "1G"]));
     run("e2fsck", &["-fn", &new]);
 }
+
+/// An archive with one character device, in the header of ustar: octal fields.
+fn device_archive(major: u32, minor: u32) -> Vec<u8> {
+    let (major, minor) = (format!("{major:07o}\0"), format!("{minor:07o}\0"));
+    let fields: [(usize, &[u8]); 10] = [
+        (0, b"device"),
+        (100, b"0000600\0"),
+        (108, b"0000000\0"),
+        (116, b"0000000\0"),
+        (124, b"00000000000\0"),
+        (136, b"00000000000\0"),
+        (156, b"3"),
+        (257, b"ustar\x0000"),
+        (329, major.as_bytes()),
+        (337, minor.as_bytes()),
+    ];
+    let mut header = [0; 512];
+    for (at, bytes) in fields {
+        header[at..at + bytes.len()].copy_from_slice(bytes);
+    }
+    header[148..156].fill(b' ');
+    let sum: u32 = header.iter().map(|&byte| u32::from(byte)).sum();
+    header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+    [&header[..], &[0; 1024]].concat()
+}
+
+#[test]
+fn device_numbers_that_an_inode_has_no_place_for() {
+    let (scratch, _, image) = scene("device-numbers");
+    let archive = scratch.join("device.tar");
+    for (major, minor) in [(4096, 0), (5000, 3), (1, 1 << 20)] {
+        fs::write(&archive, device_archive(major, minor)).expect("write");
+        let (code, message) = failure(&seekless(&["build", &archive, "-o", &image]));
+        assert!(code == 4 && message.contains("/device: "), "{message}");
+        assert!(message.contains(&format!("{major},{minor}")), "{message}");
+        nothing_left(&image);
+    }
+    for (major, minor) in [(4095, (1 << 20) - 1), (1, 3), (255, 255), (256, 0), (0, 256)] {
+        fs::write(&archive, device_archive(major, minor)).expect("write");
+        text(&seekless(&["build", &archive, "-o", &image, "--force"]));
+        let shown = run("debugfs", &["-R", "stat /device", &image]);
+        let both = format!("{major:02}:{minor:02} (hex {major:02x}:{minor:02x})");
+        assert!(shown.contains(&both), "{both}: {shown}");
+    }
+}

@@ -3,6 +3,7 @@
 use super::attributes::{self, Encoded, Room};
 use super::inodes::{inline_capacity, kept_flags};
 use crate::casefold;
+use crate::encode::device::device_words;
 use crate::encode::dirblocks::{DirFormat, Packing};
 use crate::encode::mapping::{extent_tree_blocks, extents_of, indirect_blocks};
 use crate::features::Features;
@@ -10,7 +11,7 @@ use crate::ondisk::{XATTR_REFCOUNT_MAX, compat, incompat};
 use rayon::prelude::*;
 use seekless_fs::plan::{Demand, ObjectId, Placed, Run};
 use seekless_fs::source::{Sealed, Segment, Source};
-use seekless_fs::tree::{Entry, Node, NodeId, Tree, inode_walk, walk};
+use seekless_fs::tree::{Entry, Node, NodeId, Payload, Tree, inode_walk, walk};
 use seekless_fs::{FileKind, FsError, inode_flag};
 use seekless_units::{Ino, Lbn};
 use std::collections::HashMap;
@@ -116,10 +117,21 @@ impl<'a> TreeDemand<'a> {
             inline_limit: if features.has_incompat(incompat::INLINE_DATA) { 60 } else { 0 },
             inode_size,
         };
+        demand.refuse_devices()?;
         demand.sort_listings();
         demand.encode_xattrs(room)?;
         demand.count_blocks()?;
         Ok(demand)
+    }
+
+    /// Refuses devices whose numbers an inode has no room for, before anything is written.
+    fn refuse_devices(&self) -> Result<(), FsError> {
+        for id in self.tree.ids() {
+            if let Payload::Device(number) = self.tree.node(id).payload {
+                device_words(number).map_err(|error| in_file(error, &self.tree.shown_path(id)))?;
+            }
+        }
+        Ok(())
     }
 
     fn encode_xattrs(&mut self, room: Room) -> Result<(), FsError> {

@@ -7,7 +7,7 @@ use crate::ondisk::{
     flags, incompat, ro_compat,
 };
 use seekless_fs::tree::OtherTimes;
-use seekless_fs::{DeviceNumber, FileKind, Timestamp, inode_flag};
+use seekless_fs::{FileKind, Timestamp, inode_flag};
 use seekless_units::{BlockNo, Ino};
 use zerocopy::IntoBytes;
 
@@ -146,20 +146,6 @@ pub(crate) fn storable(time: Timestamp, inode_size: u32) -> Timestamp {
 fn time_extra(time: Timestamp) -> u32 {
     let epoch = ((time.secs - i64::from(time.secs as i32)) >> 32) as u32 & 3;
     epoch | (time.nanos << 2)
-}
-
-/// The first words of a device node's `i_block`: the old 16-bit form while it
-/// fits, else the new one in the second word.
-pub(crate) fn device_block(number: DeviceNumber) -> IBlock {
-    let DeviceNumber { major, minor } = number;
-    let mut block = IBlock::default();
-    if major < 256 && minor < 256 {
-        block.0[..4].copy_from_slice(&(major << 8 | minor).to_le_bytes());
-    } else {
-        let coded = (minor & 0xFF) | (major << 8) | ((minor & !0xFF) << 12);
-        block.0[4..8].copy_from_slice(&coded.to_le_bytes());
-    }
-    block
 }
 
 /// Bytes that an inode can hold as inline data: `i_block`, and the longest value of a `system.data`

@@ -1,11 +1,13 @@
 //! On-disk structures as bytes: the common part of building, laying out again, replaying a journal
 //! and repairing.
 //!
+//! - [`device`]: numbers of devices
 //! - [`dirblocks`]: directories as blocks, hashed or linear
 //! - [`mapping`]: extent trees and indirect blocks
 //! - [`rewrite`]: numbers and checksums inside blocks and inodes replaced
 //! - [`sums`]: checksums of superblocks and bitmaps
 
+pub(crate) mod device;
 pub(crate) mod dirblocks;
 pub(crate) mod mapping;
 pub(crate) mod resize;

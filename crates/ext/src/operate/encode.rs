@@ -1,8 +1,9 @@
 //! Inodes as bytes again.
 
 use super::map::{Core, Map, Node};
-use super::node::{InodeTables, device_words};
+use super::node::InodeTables;
 use super::sums::{extra_len, sum_inode};
+use crate::encode::device::device_words;
 use crate::ondisk::{INODE_CORE_SIZE, InodeCore, InodeExtra, flags, incompat, ro_compat};
 use seekless_cache::{ChangeId, Piece, Role};
 use seekless_fs::field::{byte, index, low16, low32};

@@ -7,27 +7,11 @@ use crate::inode::Inode;
 use crate::ondisk::flags::{APPEND, EA_INODE, ENCRYPT, EXTENTS, IMMUTABLE, INLINE_DATA};
 use crate::ondisk::{INODE_CORE_SIZE, incompat};
 use seekless_fs::field::{index, invalid, le32};
-use seekless_fs::{DeviceNumber, FileKind, FsError, Location, Timestamp};
+use seekless_fs::{FileKind, FsError, Location, Timestamp};
 use seekless_live::indirect::Trees;
 use seekless_live::{Restrictions, Table, gone};
 use seekless_units::Ino;
 use std::sync::Arc;
-
-/// The two words of `i_block` that hold a device's numbers: the old form where they
-/// fit in it (`ext4_encode_dev` of the kernel's `old_encode_dev`, `new_encode_dev`).
-///
-/// # Errors
-/// [`FsError::Invalid`] for numbers of more than 12 and 20 bits.
-pub(super) fn device_words(device: DeviceNumber) -> Result<[u32; 2], FsError> {
-    let DeviceNumber { major, minor } = device;
-    if major >= 1 << 12 || minor >= 1 << 20 {
-        return Err(FsError::Invalid("the device numbers do not fit in an ext inode".into()));
-    }
-    if major < 256 && minor < 256 {
-        return Ok([major << 8 | minor, 0]);
-    }
-    Ok([0, minor & 0xFF | major << 8 | (minor & 0xF_FF00) << 12])
-}
 
 /// A time as an inode keeps it: with fields behind the first 128 bytes, 34 bits of
 /// seconds, and nanoseconds.

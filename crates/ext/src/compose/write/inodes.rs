@@ -5,7 +5,8 @@ use crate::checksum::crc32c;
 use crate::compose::attributes::{Encoded, ValueInode};
 use crate::compose::demand::{Object, in_file};
 use crate::compose::fixed::{self, FixedFile};
-use crate::compose::inodes::{InodeRecord, MAX_LINKS, device_block, inline_data, kept_flags};
+use crate::compose::inodes::{InodeRecord, MAX_LINKS, inline_data, kept_flags};
+use crate::encode::device::device_block;
 use crate::encode::mapping::{EncodedMap, Piece, block_map, extent_tree};
 use crate::ondisk::{IBlock, XattrHeader, flags, ro_compat};
 use seekless_fs::plan::ObjectId;
@@ -136,7 +137,7 @@ impl TreeWriter<'_> {
         record.blocks += xattrs.values.iter().map(charged).sum::<u64>();
         let inline;
         match (node.kind, node.payload) {
-            (_, Payload::Device(number)) => record.i_block = device_block(number),
+            (_, Payload::Device(number)) => record.i_block = device_block(number)?,
             (FileKind::Symlink, _) if node.size < 60 => {
                 let target = tree.target(node);
                 record.i_block.0[..target.len()].copy_from_slice(target);

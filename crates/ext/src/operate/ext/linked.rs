@@ -1,6 +1,7 @@
 //! The format's inodes and directories, for the operations on a file system in use.
 
 use super::Ext;
+use crate::encode::device::device_words;
 use crate::ondisk::{IBlock, flags, incompat};
 use crate::operate::contents::FileContents;
 use crate::operate::entries::Entries;
@@ -8,7 +9,6 @@ use crate::operate::extents;
 use crate::operate::inline::{self, is_inline};
 use crate::operate::inline_names::InlineNames;
 use crate::operate::map::{Core, Node};
-use crate::operate::node::device_words;
 use seekless_cache::{ChangeId, Role};
 use seekless_fs::FsError;
 use seekless_fs::operate::NewFile;
