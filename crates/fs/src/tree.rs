@@ -95,6 +95,23 @@ pub struct Node {
     pub kind: FileKind,
 }
 
+impl Node {
+    /// The attributes with which an equal node is added to another tree.
+    #[must_use]
+    pub fn attr(&self, times: Option<OtherTimes>) -> NodeAttr {
+        NodeAttr {
+            kind: self.kind,
+            perm: self.perm,
+            uid: self.uid,
+            gid: self.gid,
+            size: self.size,
+            mtime: self.mtime,
+            times,
+            flags: self.flags,
+        }
+    }
+}
+
 /// A name in a directory.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {

@@ -155,16 +155,7 @@ pub(crate) fn add_layer(
 fn attr(tree: &Tree, node: &Node) -> NodeAttr {
     let times = tree.other_times(node);
     let none = OtherTimes { atime: node.mtime, ctime: node.mtime, crtime: node.mtime };
-    NodeAttr {
-        kind: node.kind,
-        perm: node.perm,
-        uid: node.uid,
-        gid: node.gid,
-        size: node.size,
-        mtime: node.mtime,
-        times: (times != none).then_some(times),
-        flags: node.flags,
-    }
+    node.attr((times != none).then_some(times))
 }
 
 fn payload<'t>(tree: &'t Tree, node: &Node, layer: usize, id: NodeId) -> NewPayload<'t> {

@@ -282,16 +282,7 @@ impl TreeBuilder {
     pub fn attr(&self, id: NodeId) -> NodeAttr {
         let node = self.node(id);
         let times = node.times.checked_sub(1).and_then(|at| self.store.times.get(at as usize));
-        NodeAttr {
-            kind: node.kind,
-            perm: node.perm,
-            uid: node.uid,
-            gid: node.gid,
-            size: node.size,
-            mtime: node.mtime,
-            times: times.copied(),
-            flags: node.flags,
-        }
+        node.attr(times.copied())
     }
 
     /// A directory and all files below it, each once; another file alone.
