@@ -49,7 +49,7 @@ pub use output::Output;
 pub use partition::part;
 pub use place::Place;
 pub use progress::{Progress, Unwatched};
-pub use qcow2::refuse_qcow2;
+pub use qcow2::refuse_converted;
 pub use seekless_formats::READERS as FORMATS;
 pub use stop::Stop;
 pub use targets::{OutputFormat, ReflinkMode, Target};

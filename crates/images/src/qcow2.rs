@@ -27,7 +27,7 @@ fn is_qcow2(path: &Path) -> bool {
 ///
 /// # Errors
 /// [`ErrorKind::Unsupported`].
-pub fn refuse_qcow2(path: &Path, what: &str) -> Result<(), Error> {
+pub fn refuse_converted(path: &Path, what: &str) -> Result<(), Error> {
     if simg::is_simg(path) {
         let why = format!("{}: is an Android sparse image, {what}", path.display());
         return Err(Error::new(ErrorKind::Unsupported, why).hint("convert it with simg2img"));
@@ -42,5 +42,5 @@ pub fn refuse_qcow2(path: &Path, what: &str) -> Result<(), Error> {
 
 /// Refuses to change a qcow2 image.
 pub(crate) fn refuse_change(path: &Path) -> Result<(), Error> {
-    refuse_qcow2(path, "which is only read here")
+    refuse_converted(path, "which is only read here")
 }

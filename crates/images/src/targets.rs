@@ -5,9 +5,11 @@
 //! that a device with an incomplete image shows no file system.
 
 mod block;
+mod converted;
 mod copy;
 mod qcow2;
 mod reflink;
+mod simg;
 mod streamed;
 
 pub use copy::{copy_of_table, copy_range};
@@ -16,12 +18,10 @@ pub use reflink::{Cloning, CloningFile, ReflinkMode};
 use crate::error::{Error, ErrorKind};
 use crate::output::Output;
 use crate::progress::Progress;
-use crate::simg::SimgTarget;
 use crate::snapshot_path;
 use crate::stop::Stop;
 use block::BlockTarget;
-use qcow2::Qcow2Target;
-pub(crate) use qcow2::file_of_length;
+use converted::{Conversion, ConvertedTarget};
 use reflink::CloningDevice;
 use seekless_device::{BlockDevice, FileDevice, Window};
 use seekless_fs::FsError;
@@ -58,8 +58,7 @@ pub struct Target {
 
 enum Sink {
     File(Output),
-    Qcow2(Qcow2Target),
-    Simg(SimgTarget),
+    Converted(ConvertedTarget),
     Device(BlockTarget),
     Stream(StreamTarget),
 }
@@ -85,10 +84,11 @@ impl Target {
                 Some("simg") => OutputFormat::Simg,
                 _ => OutputFormat::Raw,
             };
+            let converted = |to| ConvertedTarget::begin(path, force, to).map(Sink::Converted);
             match format.unwrap_or(named) {
                 OutputFormat::Raw => Sink::File(Output::create(path, force)?),
-                OutputFormat::Qcow2 => Sink::Qcow2(Qcow2Target::begin(path, force)?),
-                OutputFormat::Simg => Sink::Simg(SimgTarget::begin(path, force)?),
+                OutputFormat::Qcow2 => converted(Conversion::Qcow2)?,
+                OutputFormat::Simg => converted(Conversion::Simg)?,
             }
         };
         Ok(Self::new(path, sink))
@@ -121,8 +121,7 @@ impl Target {
         let impossible = |why| Cloning::impossible(mode, &self.path, why);
         self.cloning = match &self.sink {
             Sink::File(output) => Cloning::begin(mode, &output.file()?, &self.path)?,
-            Sink::Qcow2(_) => impossible("qcow2 images are written by qemu-img, which copies")?,
-            Sink::Simg(_) => impossible("Android sparse images are copied, chunk by chunk")?,
+            Sink::Converted(target) => impossible(target.conversion.copies())?,
             Sink::Device(_) => impossible("the output is a block device, not a regular file")?,
             Sink::Stream(_) => impossible("the image is copied to standard output")?,
         };
@@ -156,7 +155,7 @@ impl Target {
     pub fn capacity(&self) -> Option<ByteLen> {
         match &self.sink {
             Sink::Device(device) => Some(device.len()),
-            Sink::File(_) | Sink::Qcow2(_) | Sink::Simg(_) | Sink::Stream(_) => None,
+            Sink::File(_) | Sink::Converted(_) | Sink::Stream(_) => None,
         }
     }
 
@@ -190,14 +189,12 @@ impl Target {
     pub fn refuse_offset(&self) -> Result<(), Error> {
         let (why, hint) = match &self.sink {
             Sink::Device(_) => (
-                "a device is written from its beginning",
+                "a device is written from its beginning".to_owned(),
                 "write to the device of the partition, or of losetup --offset",
             ),
-            Sink::Qcow2(_) if self.path.exists() => {
-                ("the other contents of a qcow2 image do not stay", "write to a raw image")
-            }
-            Sink::Simg(_) if self.path.exists() => {
-                ("the other contents of a sparse image do not stay", "write to a raw image")
+            Sink::Converted(target) if self.path.exists() => {
+                let name = target.conversion.name();
+                (format!("the other contents of a {name} do not stay"), "write to a raw image")
             }
             _ => return Ok(()),
         };
@@ -280,8 +277,7 @@ impl Target {
                 }
             }
             Sink::Stream(target) => file_of_length(&target.file()?, len, &self.path)?,
-            Sink::Qcow2(target) => target.device(len)?,
-            Sink::Simg(target) => target.device(len)?,
+            Sink::Converted(target) => target.device(len)?,
             Sink::Device(target) => {
                 let window = Window::new(target.device(len, progress)?, Lba::ZERO, len);
                 let window = window.map_err(|error| {
@@ -332,10 +328,17 @@ impl Target {
         }
         match self.sink {
             Sink::File(output) => output.finish(),
-            Sink::Qcow2(target) => target.finish(&self.stop),
-            Sink::Simg(target) => target.finish(&self.stop),
+            Sink::Converted(target) => target.finish(&self.stop),
             Sink::Device(target) => target.finish(),
             Sink::Stream(target) => target.finish(),
         }
     }
+}
+
+/// A file as a device, extended to `len` bytes; messages call it `path`.
+fn file_of_length(file: &File, len: ByteLen, path: &Path) -> Result<Arc<dyn BlockDevice>, Error> {
+    let io = |error: io::Error| Error::io(path.display(), &error);
+    file.set_len(len.get()).map_err(io)?;
+    let file = file.try_clone().map_err(io)?;
+    Ok(Arc::new(FileDevice::from_file(file, true).map_err(io)?))
 }

@@ -81,7 +81,7 @@ pub(crate) fn run(args: &ScoreArgs, global: &Global) -> Result<ExitCode, Failure
     if args.verify.wanted() {
         let images = std::iter::once(&args.image).chain(&args.other);
         for image in images {
-            seekless_images::refuse_qcow2(image, "which the kernel does not mount")?;
+            seekless_images::refuse_converted(image, "which the kernel does not mount")?;
         }
     }
     let events = traces::load_merged(&args.trace)?;

@@ -26,7 +26,7 @@ pub(super) fn run(run: &Run<'_>, path: &Path) -> Result<Outcome, Failure> {
     let options = engine_options(run)?;
     let place = &run.args.place.place();
     let Some(new) = &run.args.output else {
-        seekless_images::refuse_qcow2(path, "which is only read: age a copy, -o NEW")?;
+        seekless_images::refuse_converted(path, "which is only read: age a copy, -o NEW")?;
         check_format(path, seekless_images::device_in_use(path, place)?.as_ref())?;
         return on_device(run, &options, &seekless_images::device_locked(path, place)?)
             .map_err(about);

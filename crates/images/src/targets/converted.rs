@@ -1,0 +1,71 @@
+//! An image that is written as a raw one first, to a file without a name, and then converted.
+
+use super::{file_of_length, qcow2, simg};
+use crate::error::Error;
+use crate::output::{Output, directory_of};
+use crate::stop::Stop;
+use seekless_device::BlockDevice;
+use seekless_units::ByteLen;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A format that is converted to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Conversion {
+    Qcow2,
+    Simg,
+}
+
+impl Conversion {
+    /// The format in a sentence.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Qcow2 => "qcow2 image",
+            Self::Simg => "sparse image",
+        }
+    }
+
+    /// Why contents are not cloned.
+    pub(super) fn copies(self) -> &'static str {
+        match self {
+            Self::Qcow2 => "qcow2 images are written by qemu-img, which copies",
+            Self::Simg => "Android sparse images are copied, chunk by chunk",
+        }
+    }
+}
+
+pub(super) struct ConvertedTarget {
+    pub(super) conversion: Conversion,
+    raw: File,
+    output: Output,
+    path: PathBuf,
+}
+
+impl ConvertedTarget {
+    /// Begins an image. Impossible requests are refused before anything is built.
+    pub(super) fn begin(path: &Path, force: bool, conversion: Conversion) -> Result<Self, Error> {
+        let output = Output::create(path, force)?;
+        if conversion == Conversion::Qcow2 {
+            qcow2::require_converter(path)?;
+        }
+        let dir = directory_of(path);
+        let raw = tempfile::tempfile_in(dir).map_err(|error| Error::io(dir.display(), &error))?;
+        Ok(Self { conversion, raw, output, path: path.into() })
+    }
+
+    /// The file to convert, extended to `len` bytes.
+    pub(super) fn device(&self, len: ByteLen) -> Result<Arc<dyn BlockDevice>, Error> {
+        file_of_length(&self.raw, len, &self.path)
+    }
+
+    /// Converts the file, and gives the result its name. The conversion ends after a request to stop.
+    pub(super) fn finish(self, stop: &Stop) -> Result<(), Error> {
+        let Self { conversion, raw, output, path } = self;
+        match conversion {
+            Conversion::Qcow2 => qcow2::convert(&raw, &output, &path, stop)?,
+            Conversion::Simg => simg::convert(raw, &output, &path, stop)?,
+        }
+        output.finish()
+    }
+}
