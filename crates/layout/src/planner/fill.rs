@@ -93,31 +93,32 @@ impl Filled {
         overhead: &Overhead,
         align: u64,
     ) -> Result<Self, FsError> {
+        let Sequence { hot, cold } = sequence;
         let mut fill = Fill {
             overhead,
             held,
             has_overhead: vec![false; demand.objects()],
-            data: Vec::with_capacity(sequence.hot.len() + sequence.cold.len()),
+            data: Vec::with_capacity(hot.steps.len() + cold.len()),
             over: Vec::new(),
         };
         fill.hold(demand);
-        let hot_blocks = sequence.hot.iter().map(|step| step.run.len).sum::<u64>()
-            + fill.overhead_of(&sequence.hot, &sequence.hot_overhead);
+        let hot_blocks = hot.steps.iter().map(|step| step.run.len).sum::<u64>()
+            + fill.overhead_of(&hot.steps, &hot.overhead);
         let (region, rest) =
             hot_region(&held.behind_begin(held.space.free.clone()), hot_blocks, align);
         let mut filler = Filler::new(region);
-        fill.steps(&sequence.hot, &mut Holes::default(), &mut filler)?;
-        for &object in &sequence.hot_overhead {
+        fill.steps(&hot.steps, &mut Holes::default(), &mut filler)?;
+        for &object in &hot.overhead {
             fill.overhead(object, &mut filler)?;
         }
         let mut free = filler.rest();
         free.extend(rest);
         free.sort_unstable();
         let (mut holes, free) = held.holes(&free);
-        let cold_blocks = sequence.cold.iter().map(|step| step.run.len).sum::<u64>()
-            + fill.overhead_of(&sequence.cold, &[]);
+        let cold_blocks =
+            cold.iter().map(|step| step.run.len).sum::<u64>() + fill.overhead_of(cold, &[]);
         let mut filler = Filler::new(held.in_few_chunks(free, cold_blocks, align));
-        fill.steps(&sequence.cold, &mut holes, &mut filler)?;
+        fill.steps(cold, &mut holes, &mut filler)?;
         filler.add(holes.rest());
         // Objects without blocks may have overhead too: attributes.
         for object in objects(demand) {

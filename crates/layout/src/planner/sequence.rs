@@ -16,30 +16,15 @@ pub(super) struct PlacementStep {
 
 /// The order in which everything is placed.
 pub(super) struct Sequence {
-    pub(super) hot: Vec<PlacementStep>,
+    pub(super) hot: HotSequence,
     pub(super) cold: Vec<PlacementStep>,
-    /// Objects whose overhead was touched although none of their blocks were.
-    pub(super) hot_overhead: Vec<ObjectId>,
 }
 
 impl Sequence {
     pub(super) fn new(demand: &dyn Demand, held: &Held, walk: &TreeWalk, hot: &[Touch]) -> Self {
-        let mut touched = Touched::default();
-        let mut steps: Vec<PlacementStep> = Vec::new();
-        for object in objects(demand) {
-            for placed in held.data(object) {
-                let from = placed.lbn.get();
-                touched.add(object, from, from + placed.extent.len, &mut steps);
-            }
-        }
-        // They have their places.
-        steps.clear();
-        touched.add_all(demand, hot, &mut steps);
-        let is_touched =
-            |touch: &&Touch| touch.part == Part::Overhead && !demand.is_pinned(touch.object);
-        let hot_overhead = hot.iter().filter(is_touched).map(|touch| touch.object).collect();
-        let cold = Self::cold(demand, walk, &held.space, &touched);
-        Self { hot: steps, cold, hot_overhead }
+        let hot = HotSequence::new(demand, held, hot);
+        let cold = Self::cold(demand, walk, &held.space, &hot.touched);
+        Self { hot, cold }
     }
 
     /// The rest, stretch by stretch, a stretch's directories before its files.
@@ -70,6 +55,35 @@ impl Sequence {
         }
         steps.append(&mut files);
         steps
+    }
+}
+
+/// The order of what the traces touch.
+pub(super) struct HotSequence {
+    pub(super) steps: Vec<PlacementStep>,
+    /// Objects whose overhead was touched although none of their blocks were.
+    pub(super) overhead: Vec<ObjectId>,
+    /// The blocks of the steps, and those that keep their places.
+    touched: Touched,
+}
+
+impl HotSequence {
+    pub(super) fn new(demand: &dyn Demand, held: &Held, hot: &[Touch]) -> Self {
+        let mut touched = Touched::default();
+        let mut steps: Vec<PlacementStep> = Vec::new();
+        for object in objects(demand) {
+            for placed in held.data(object) {
+                let from = placed.lbn.get();
+                touched.add(object, from, from + placed.extent.len, &mut steps);
+            }
+        }
+        // They have their places.
+        steps.clear();
+        touched.add_all(demand, hot, &mut steps);
+        let is_touched =
+            |touch: &&Touch| touch.part == Part::Overhead && !demand.is_pinned(touch.object);
+        let overhead = hot.iter().filter(is_touched).map(|touch| touch.object).collect();
+        Self { steps, overhead, touched }
     }
 }
 

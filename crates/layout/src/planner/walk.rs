@@ -9,15 +9,17 @@
 use super::Touch;
 use seekless_fs::field::wide;
 use seekless_fs::plan::{Demand, ObjectId};
-use std::collections::HashMap;
 
 /// An order of all objects, directory by directory.
 pub(super) struct TreeWalk {
     order: Vec<ObjectId>,
-    /// For each directory the place in which the walk visits it. Empty if the order is that of
-    /// [`Demand::walk_order`].
-    visited: HashMap<ObjectId, usize>,
+    /// By object: the place in which the walk visits the directory that lists it, [`UNLISTED`] for
+    /// one that none lists. Empty if the order is that of [`Demand::walk_order`].
+    listed: Vec<u32>,
 }
+
+/// The place of the directory of an object that none lists: before all others.
+const UNLISTED: u32 = 0;
 
 /// A directory with the objects that follow it in a walk up to the next directory: its files.
 struct Directory {
@@ -33,22 +35,37 @@ impl TreeWalk {
     pub(super) fn new(demand: &dyn Demand, hot: &[Touch]) -> Self {
         let order = demand.walk_order();
         if hot.is_empty() {
-            return Self { order, visited: HashMap::new() };
+            return Self { order, listed: Vec::new() };
         }
         let (mut directories, roots) = directories(demand, &order, hot);
         let mut stack = by_density(&directories, roots);
         stack.reverse();
         let mut sorted = Vec::with_capacity(order.len());
-        let mut visited = HashMap::with_capacity(directories.len());
+        // By object, for those that begin a directory.
+        let mut visited = vec![UNLISTED; demand.objects()];
+        let mut visits = UNLISTED;
         while let Some(at) = stack.pop() {
             let below = std::mem::take(&mut directories[at].below);
             let objects = &order[directories[at].objects.clone()];
-            visited.insert(objects[0], visited.len());
+            visits += 1;
+            visited[objects[0].index()] = visits;
             sorted.extend_from_slice(objects);
             stack.extend(by_density(&directories, below).into_iter().rev());
         }
         assert_eq!(sorted.len(), order.len(), "each directory is below one that precedes it");
-        Self { order: sorted, visited }
+        let mut listed = vec![UNLISTED; demand.objects()];
+        let mut directory = None;
+        for &object in &sorted {
+            let lists = match demand.is_directory(object) {
+                true => {
+                    directory = Some(object);
+                    demand.parent(object)
+                }
+                false => directory,
+            };
+            listed[object.index()] = lists.map_or(UNLISTED, |lists| visited[lists.index()]);
+        }
+        Self { order: sorted, listed }
     }
 
     /// The order in which the blocks of objects are placed.
@@ -59,21 +76,9 @@ impl TreeWalk {
     /// The order of [`Demand::inode_order`], with the directories in this walk's order.
     pub(super) fn inode_order(&self, demand: &dyn Demand) -> Vec<ObjectId> {
         let mut order = demand.inode_order();
-        if self.visited.is_empty() {
-            return order;
+        if !self.listed.is_empty() {
+            order.sort_by_key(|object| self.listed[object.index()]);
         }
-        let mut within = HashMap::with_capacity(self.order.len());
-        let mut directory = None;
-        for &object in &self.order {
-            if demand.is_directory(object) {
-                directory = Some(object);
-                within.insert(object, demand.parent(object));
-            } else {
-                within.insert(object, directory);
-            }
-        }
-        let visit = |directory: &ObjectId| self.visited.get(directory).copied();
-        order.sort_by_key(|object| within.get(object).copied().flatten().as_ref().and_then(visit));
         order
     }
 }
@@ -89,20 +94,22 @@ fn directories(
         is_touched[touch.object.index()] = true;
     }
     let mut directories: Vec<Directory> = Vec::new();
-    let mut places = HashMap::new();
+    // By object; `usize::MAX` for those that begin no directory.
+    let mut places = vec![usize::MAX; demand.objects()];
     let (mut roots, mut parents) = (Vec::new(), Vec::new());
     for (at, &object) in order.iter().enumerate() {
         if at == 0 || demand.is_directory(object) {
             let place = directories.len();
             let objects = at..at;
             directories.push(Directory { objects, below: Vec::new(), touched: 0, all: 0 });
-            places.insert(object, place);
-            let parent = demand.parent(object).and_then(|parent| places.get(&parent).copied());
-            match parent.filter(|&parent| parent < place) {
+            places[object.index()] = place;
+            let parent = demand.parent(object).map(|parent| places[parent.index()]);
+            let parent = parent.filter(|&parent| parent < place);
+            match parent {
                 Some(parent) => directories[parent].below.push(place),
                 None => roots.push(place),
             }
-            parents.push(parent.filter(|&parent| parent < place));
+            parents.push(parent);
         }
         let last = directories.last_mut().expect("the first object begins one");
         last.objects.end += 1;

@@ -1,8 +1,7 @@
 //! Chooses the region and the place of each item in it.
 
 use super::super::base::Held;
-use super::super::sequence::Sequence;
-use super::super::walk::TreeWalk;
+use super::super::sequence::HotSequence;
 use super::super::{Touch, objects};
 use super::{Item, MAP_RESERVE, MovedPart};
 use seekless_fs::FsError;
@@ -186,10 +185,9 @@ fn items(
     hot: &[Touch],
     limits: Limits,
 ) -> Vec<(ObjectId, MovedPart)> {
-    let walk = TreeWalk::new(occupied, hot);
-    let sequence = Sequence::new(occupied, &Held::none(space), &walk, hot);
+    let sequence = HotSequence::new(occupied, &Held::none(space), hot);
     let mut own: HashMap<ObjectId, Vec<Run>> = HashMap::new();
-    for step in &sequence.hot {
+    for step in &sequence.steps {
         own.entry(step.object).or_default().push(step.run);
     }
     let mut mapped = HashSet::new();
@@ -204,14 +202,14 @@ fn items(
         }
     };
     let most = (limits.blocks / ITEMS_OF_A_STEP).max(1);
-    for step in &sequence.hot {
+    for step in &sequence.steps {
         map(step.object, &mut items);
         for from in (0..step.run.len).step_by(usize::try_from(most).unwrap_or(usize::MAX)) {
             let run = Run { lbn: step.run.lbn + from, len: most.min(step.run.len - from) };
             items.push((step.object, MovedPart::Data(run)));
         }
     }
-    for &object in &sequence.hot_overhead {
+    for &object in &sequence.overhead {
         map(object, &mut items);
     }
     items
