@@ -67,6 +67,7 @@ fn option(term: Term) -> &'static str {
         Term::KeepFreed => "--freed keep",
         Term::Older => "--like",
         Term::Shared => "--share",
+        Term::HoldOut => "--holdout",
     }
 }
 

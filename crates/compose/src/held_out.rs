@@ -8,8 +8,9 @@
 
 use crate::rearrange::{Rearrangeable, Rearrangement};
 use seekless_fs::plan::{ObjectId, Rearrange};
+use seekless_fs::term::{Term, Text};
 use seekless_fs::{FsError, Inspect};
-use seekless_images::Error;
+use seekless_images::{Error, ErrorKind};
 use seekless_layout::planner::planned::{Planned, Relocated};
 use seekless_layout::replay::{Machine, Replayed};
 use seekless_layout::score::{Score, score};
@@ -76,7 +77,12 @@ struct LeaveOneOut<'a> {
 }
 
 impl<'a> LeaveOneOut<'a> {
-    /// `None` for formats other than ext, and with bigalloc.
+    /// Whether layouts of an image can be planned without being written: ext without bigalloc.
+    fn supports(image: &dyn Rearrangeable) -> bool {
+        image.ext().is_some() && image.inspect().geometry().cluster_blocks == 1
+    }
+
+    /// `None` for an image that is not supported.
     fn new(
         rearrangement: &'a Rearrangement<'a>,
         image: &'a dyn Rearrangeable,
@@ -84,13 +90,10 @@ impl<'a> LeaveOneOut<'a> {
         replays: &'a [Replayed],
     ) -> Result<Option<Self>, Error> {
         assert_eq!(traces.len(), replays.len(), "a replay for each trace");
-        if image.ext().is_none() {
+        if !Self::supports(image) {
             return Ok(None);
         }
         let relayout = image.relayout().map_err(|error| rearrangement.about(error))?;
-        if relayout.cluster_blocks() > 1 {
-            return Ok(None);
-        }
         let inodes = replays.iter().flat_map(|replay| {
             let requested = replay.requests.iter().map(|request| request.ino);
             replay.inodes.iter().copied().chain(requested)
@@ -161,12 +164,26 @@ impl Rearrangement<'_> {
         Ok(held_out)
     }
 
-    /// Whether [`Rearrangement::without_each`] supports an image: ext without bigalloc.
+    /// Refuses to leave out each trace in turn where [`Rearrangement::without_each`] cannot.
     ///
     /// # Errors
-    /// As [`Rearrangement::rearrange`].
-    pub fn can_leave_out(&self, image: &dyn Rearrangeable) -> Result<bool, Error> {
-        LeaveOneOut::new(self, image, &[], &[]).map(|others| others.is_some())
+    /// [`ErrorKind::Usage`] for fewer than two different traces;
+    /// [`ErrorKind::Unsupported`] for formats other than ext, and with
+    /// bigalloc.
+    pub fn refuse_hold_out(
+        &self,
+        image: &dyn Rearrangeable,
+        traces: &[Events],
+    ) -> Result<(), Error> {
+        let refused = |why| Text::from(Term::HoldOut).then(why);
+        if traces.windows(2).all(|pair| pair[0] == pair[1]) {
+            return Err(Error::usage(refused(" needs two traces with different events")));
+        }
+        if !LeaveOneOut::supports(image) {
+            let why = refused(" supports ext images without bigalloc only");
+            return Err(Error::new(ErrorKind::Unsupported, why).about(self.image.display()));
+        }
+        Ok(())
     }
 
     /// Scores each trace on the layout that the other traces give, whatever their commands, as
@@ -176,7 +193,7 @@ impl Rearrangement<'_> {
     /// As [`Rearrangement::rearrange`].
     ///
     /// # Panics
-    /// Unless [`Rearrangement::can_leave_out`] supports the image.
+    /// Where [`Rearrangement::refuse_hold_out`] refuses the image.
     pub fn without_each(
         &self,
         image: &dyn Rearrangeable,

@@ -68,6 +68,8 @@ pub enum Term {
     Older,
     /// Layers that lie where they lie in other images.
     Shared,
+    /// Scores of each trace on the layout that the others give.
+    HoldOut,
 }
 
 impl fmt::Display for Term {
@@ -103,6 +105,7 @@ impl fmt::Display for Term {
             Self::KeepFreed => "`keep_freed`",
             Self::Older => "`like`",
             Self::Shared => "`shared`",
+            Self::HoldOut => "`hold_out`",
         })
     }
 }

@@ -318,12 +318,8 @@ impl Optimize {
         let old = rearrange::open(&self.image, place, options)?;
         let block = old.inspect().geometry().block_size;
         rearrangement.target.refuse_blocks(block, "a new image with larger blocks fits it")?;
-        if self.holds_out && traces.windows(2).all(|pair| pair[0] == pair[1]) {
-            return Err(Error::usage("`hold_out` needs two traces with different events"));
-        }
-        if self.holds_out && !rearrangement.can_leave_out(old.as_ref())? {
-            let why = "`hold_out` supports ext images without bigalloc only";
-            return Err(about(FsError::Unsupported(why.into())));
+        if self.holds_out {
+            rearrangement.refuse_hold_out(old.as_ref(), traces)?;
         }
         let mut replays = replay_for_layout(old.inspect(), traces).map_err(about)?;
         rearrangement.rearrange(old.as_ref(), &mut replays)?;

@@ -80,7 +80,7 @@ pub(crate) struct OptimizeArgs {
     /// The image to write: a file, or a block device
     #[arg(short, long, value_name = "IMG", required_unless_present = "in_place")]
     output: Option<PathBuf>,
-    /// What the output file is [default: qcow2 if its name ends in .qcow2, simg if it ends in
+    /// Format of the output file [default: qcow2 if its name ends in .qcow2, simg if it ends in
     /// .simg, else raw]
     #[arg(long, value_enum, value_name = "FORMAT", conflicts_with = "in_place")]
     output_format: Option<OutputFormatArg>,
@@ -217,7 +217,9 @@ pub(crate) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Fail
         args.trace.iter().map(|path| traces::load_recording(path)).collect::<Result<_, _>>()?;
     let (programs, traces): (Vec<Program>, Vec<Events>) = recordings.into_iter().unzip();
     let about = |error| Failure::from(error).about(args.image.display());
-    held_out::refuse(args, &rearrangement, opened.as_ref(), &traces)?;
+    if args.holdout {
+        rearrangement.refuse_hold_out(opened.as_ref(), &traces)?;
+    }
     let mut replays = replays(&args.image, image, &args.trace, &traces)?;
     let scattered = scattered_in(image, &replays, storage).map_err(about)?;
     let held_out = match (opened.ext(), args.rebuild(opened.as_ref())?) {

@@ -1,40 +1,14 @@
 //! The range of figures of a run that was not recorded.
 
-use super::OptimizeArgs;
-use crate::failure::Failure;
 use crate::say::say;
 use seekless_compose::held_out::{Bounds, HeldOut};
-use seekless_compose::rearrange::{Rearrangeable, Rearrangement};
-use seekless_fs::FsError;
 use seekless_layout::score::Score;
-use seekless_layout::trace::Events;
 use seekless_units::{ByteLen, format_size};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
 fn chunks(chunk: ByteLen) -> impl Fn(&Score) -> u64 {
     move |score| score.chunks[&chunk.get()]
-}
-
-/// Refuses `--holdout` where no layout by other traces can be computed.
-pub(super) fn refuse(
-    args: &OptimizeArgs,
-    rearrangement: &Rearrangement<'_>,
-    image: &dyn Rearrangeable,
-    traces: &[Events],
-) -> Result<(), Failure> {
-    if !args.holdout {
-        return Ok(());
-    }
-    if traces.windows(2).all(|pair| pair[0] == pair[1]) {
-        return Err(Failure::usage("--holdout needs two traces with different events"));
-    }
-    if !rearrangement.can_leave_out(image)? {
-        let why = "--holdout supports ext images without bigalloc only";
-        let failure = Failure::from(FsError::Unsupported(why.into()));
-        return Err(failure.about(args.image.display()));
-    }
-    Ok(())
 }
 
 /// As JSON.
