@@ -122,7 +122,7 @@ pub(crate) struct BuildArgs {
     /// system fills unless --size or --free is given
     #[arg(short, long, value_name = "IMG")]
     output: PathBuf,
-    /// What the output file is [default: qcow2 if its name ends in .qcow2, simg if it ends in
+    /// Format of the output file [default: qcow2 if its name ends in .qcow2, simg if it ends in
     /// .simg, else raw]
     #[arg(long, value_enum, value_name = "FORMAT")]
     output_format: Option<OutputFormatArg>,

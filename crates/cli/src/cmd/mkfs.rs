@@ -45,7 +45,7 @@ Examples:
 pub(crate) struct MkfsArgs {
     /// The image to write: a file, or a block device
     image: PathBuf,
-    /// What the file is [default: qcow2 if its name ends in .qcow2, simg if it ends in .simg, else
+    /// Format of the file [default: qcow2 if its name ends in .qcow2, simg if it ends in .simg, else
     /// raw]
     #[arg(long, value_enum, value_name = "FORMAT")]
     output_format: Option<OutputFormatArg>,

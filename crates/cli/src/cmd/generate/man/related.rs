@@ -1,4 +1,4 @@
-//! Files, variables and pages that belong to commands.
+//! Files, variables and related pages of a command, for its manual page.
 
 /// What belongs to a command besides its options.
 pub(super) struct Related {
