@@ -1,0 +1,1 @@
+include $(BR2_EXTERNAL_SEEKLESS_PATH)/fs/seekless/seekless.mk
