@@ -97,6 +97,12 @@ pub(crate) enum OutputFormatArg {
     Qcow2,
     /// An Android sparse image, as fastboot takes it
     Simg,
+    /// A fixed VHD image, as Azure and Hyper-V take it
+    Vhd,
+    /// A VHDX image, converted by qemu-img
+    Vhdx,
+    /// A VMDK image, converted by qemu-img
+    Vmdk,
 }
 
 impl From<OutputFormatArg> for OutputFormat {
@@ -105,6 +111,9 @@ impl From<OutputFormatArg> for OutputFormat {
             OutputFormatArg::Raw => Self::Raw,
             OutputFormatArg::Qcow2 => Self::Qcow2,
             OutputFormatArg::Simg => Self::Simg,
+            OutputFormatArg::Vhd => Self::Vhd,
+            OutputFormatArg::Vhdx => Self::Vhdx,
+            OutputFormatArg::Vmdk => Self::Vmdk,
         }
     }
 }

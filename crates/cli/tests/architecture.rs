@@ -70,6 +70,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "seekless-simg",
             "seekless-source",
             "seekless-units",
+            "seekless-vhd",
         ],
     ),
     ("seekless-live", &["seekless-cache", "seekless-device", "seekless-fs", "seekless-units"]),
@@ -88,7 +89,14 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("seekless-crash", &["seekless-cache", "seekless-device", "seekless-fs", "seekless-units"]),
     (
         "seekless-source",
-        &["seekless-device", "seekless-fs", "seekless-qcow2", "seekless-simg", "seekless-units"],
+        &[
+            "seekless-device",
+            "seekless-fs",
+            "seekless-qcow2",
+            "seekless-simg",
+            "seekless-units",
+            "seekless-vhd",
+        ],
     ),
     ("seekless-layout", &["seekless-device", "seekless-fs", "seekless-model", "seekless-units"]),
     (
@@ -134,6 +142,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("seekless-prefetch", &["seekless-units"]),
     ("seekless-qcow2", &["seekless-device", "seekless-units"]),
     ("seekless-simg", &["seekless-device", "seekless-units"]),
+    ("seekless-vhd", &["seekless-device", "seekless-units"]),
     ("seekless-model", &["seekless-units"]),
     ("seekless-verity", &["seekless-device", "seekless-units"]),
     ("seekless-report", &["seekless-units"]),

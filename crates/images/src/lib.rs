@@ -39,6 +39,7 @@ mod snapshot_mounted;
 mod snapshot_path;
 mod stop;
 pub mod targets;
+mod vhd;
 
 pub use error::{Error, ErrorKind, refuse_directory};
 pub use open::{

@@ -3,7 +3,7 @@
 use crate::error::{Error, ErrorKind, refuse_directory};
 use crate::partition::{self, part};
 use crate::place::Place;
-use crate::{FORMATS, in_use, qcow2, simg, snapshot};
+use crate::{FORMATS, in_use, qcow2, simg, snapshot, vhd};
 use seekless_device::{BlockDevice, DeviceError, FileDevice};
 use seekless_fs::format::{Format, OpenOptions, Probe};
 use seekless_fs::term::Text;
@@ -12,8 +12,7 @@ use seekless_units::ByteLen;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Opens an image file, the image in a qcow2 image or an Android sparse image, or a device for
-/// reading.
+/// Opens an image file, the image in a qcow2, Android sparse or VHD image, or a device for reading.
 ///
 /// # Errors
 /// [`ErrorKind::Usage`] for a directory or a missing part, [`ErrorKind::Unsupported`] for a file
@@ -62,7 +61,12 @@ pub fn device_in_use(path: &Path, place: &Place) -> Result<Arc<dyn BlockDevice>,
     }
     refuse_directory(path)?;
     let device = seekless_qcow2::open(path).map_err(|error| qcow2::failed(error, path))?;
-    part(path, simg::disk(device, path)?, place)
+    part(path, disk(device, path)?, place)
+}
+
+/// The disk in an Android sparse image or a VHD image, or another device as it is.
+fn disk(device: Arc<dyn BlockDevice>, path: &Path) -> Result<Arc<dyn BlockDevice>, Error> {
+    vhd::disk(simg::disk(device, path)?, path)
 }
 
 /// The selected bytes of an image: start and length; `None` for all of it.
@@ -113,20 +117,22 @@ pub(crate) fn locked_file(path: &Path) -> Result<FileDevice, Error> {
     FileDevice::open_locked(path).map_err(about)
 }
 
-/// Refuses paths that no command can change: snapshots, directories and qcow2 images.
+/// Refuses paths that no command can change: snapshots, directories, qcow2, Android sparse and VHD
+/// images.
 pub(crate) fn refuse_read_only(path: &Path) -> Result<(), Error> {
     if let Some((image, _)) = snapshot::split(path) {
         let what = "a snapshot is read-only";
         return Err(Error::new(ErrorKind::Unsupported, what).about(image.display()));
     }
     refuse_directory(path)?;
+    vhd::refuse_change(path)?;
     qcow2::refuse_change(path)
 }
 
 /// The error with a hint for a file or device, or the disk in a qcow2 image, that has partitions
 /// and no file system of its own.
 pub fn partitions_of(path: &Path) -> Option<Error> {
-    let device = simg::disk(seekless_qcow2::open(path).ok()?, path).ok()?;
+    let device = disk(seekless_qcow2::open(path).ok()?, path).ok()?;
     let is_one = FORMATS.iter().any(|format| (format.probe)(device.as_ref()) != Probe::No);
     if is_one { None } else { partition::hint(path, device.as_ref()) }
 }

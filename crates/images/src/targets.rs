@@ -1,4 +1,5 @@
-//! Destinations of an image: a file, a qcow2 image, an Android sparse image, or a block device.
+//! Destinations of an image: a file, an image of a format for virtual machines or fastboot, or a block
+//! device.
 //!
 //! Files appear whole or not at all. A block device is written in place: first it is zeroed as far
 //! as the image reaches, so that its old contents are gone, and its beginning is written last, so
@@ -7,10 +8,11 @@
 mod block;
 mod converted;
 mod copy;
-mod qcow2;
+mod qemu;
 mod reflink;
 mod simg;
 mod streamed;
+mod vhd;
 
 pub use copy::{copy_of_table, copy_range};
 pub use reflink::{Cloning, CloningFile, ReflinkMode};
@@ -22,6 +24,7 @@ use crate::snapshot_path;
 use crate::stop::Stop;
 use block::BlockTarget;
 use converted::{Conversion, ConvertedTarget};
+use qemu::QemuFormat;
 use reflink::CloningDevice;
 use seekless_device::{BlockDevice, FileDevice, Window};
 use seekless_fs::FsError;
@@ -43,6 +46,26 @@ pub enum OutputFormat {
     Qcow2,
     /// An Android sparse image.
     Simg,
+    /// A fixed VHD image: the bytes of the image, and a footer.
+    Vhd,
+    /// A dynamic VHDX image, converted by `qemu-img`.
+    Vhdx,
+    /// A sparse VMDK image, converted by `qemu-img`.
+    Vmdk,
+}
+
+impl OutputFormat {
+    /// The format that a name ends in.
+    fn named(path: &Path) -> Self {
+        match path.extension().and_then(OsStr::to_str) {
+            Some("qcow2") => Self::Qcow2,
+            Some("simg") => Self::Simg,
+            Some("vhd") => Self::Vhd,
+            Some("vhdx") => Self::Vhdx,
+            Some("vmdk") => Self::Vmdk,
+            _ => Self::Raw,
+        }
+    }
 }
 
 /// An image being written.
@@ -58,6 +81,8 @@ pub struct Target {
 
 enum Sink {
     File(Output),
+    /// A file that gets a footer.
+    Vhd(Output),
     Converted(ConvertedTarget),
     Device(BlockTarget),
     Stream(StreamTarget),
@@ -65,8 +90,8 @@ enum Sink {
 
 impl Target {
     /// Begins writing to `path`. Without `force` it must not exist, or be a block device without
-    /// recognised contents. Without a format, a name that ends in `.qcow2` makes a qcow2 image, and
-    /// one that ends in `.simg` an Android sparse image.
+    /// recognised contents. Without a format, the end of the name decides: `.qcow2`, `.simg`, `.vhd`,
+    /// `.vhdx` or `.vmdk`.
     ///
     /// # Errors
     /// [`ErrorKind::System`] if the target has contents already, or a device is in use;
@@ -79,15 +104,13 @@ impl Target {
             }
             Sink::Device(BlockTarget::open(path, force)?)
         } else {
-            let named = match path.extension().and_then(OsStr::to_str) {
-                Some("qcow2") => OutputFormat::Qcow2,
-                Some("simg") => OutputFormat::Simg,
-                _ => OutputFormat::Raw,
-            };
             let converted = |to| ConvertedTarget::begin(path, force, to).map(Sink::Converted);
-            match format.unwrap_or(named) {
+            match format.unwrap_or_else(|| OutputFormat::named(path)) {
                 OutputFormat::Raw => Sink::File(Output::create(path, force)?),
-                OutputFormat::Qcow2 => converted(Conversion::Qcow2)?,
+                OutputFormat::Vhd => Sink::Vhd(Output::create(path, force)?),
+                OutputFormat::Qcow2 => converted(Conversion::Qemu(QemuFormat::Qcow2))?,
+                OutputFormat::Vhdx => converted(Conversion::Qemu(QemuFormat::Vhdx))?,
+                OutputFormat::Vmdk => converted(Conversion::Qemu(QemuFormat::Vmdk))?,
                 OutputFormat::Simg => converted(Conversion::Simg)?,
             }
         };
@@ -120,7 +143,9 @@ impl Target {
     pub fn with_reflink(mut self, mode: ReflinkMode) -> Result<Self, Error> {
         let impossible = |why| Cloning::impossible(mode, &self.path, why);
         self.cloning = match &self.sink {
-            Sink::File(output) => Cloning::begin(mode, &output.file()?, &self.path)?,
+            Sink::File(output) | Sink::Vhd(output) => {
+                Cloning::begin(mode, &output.file()?, &self.path)?
+            }
             Sink::Converted(target) => impossible(target.conversion.copies())?,
             Sink::Device(_) => impossible("the output is a block device, not a regular file")?,
             Sink::Stream(_) => impossible("the image is copied to standard output")?,
@@ -155,7 +180,7 @@ impl Target {
     pub fn capacity(&self) -> Option<ByteLen> {
         match &self.sink {
             Sink::Device(device) => Some(device.len()),
-            Sink::File(_) | Sink::Converted(_) | Sink::Stream(_) => None,
+            Sink::File(_) | Sink::Vhd(_) | Sink::Converted(_) | Sink::Stream(_) => None,
         }
     }
 
@@ -192,6 +217,9 @@ impl Target {
                 "a device is written from its beginning".to_owned(),
                 "write to the device of the partition, or of losetup --offset",
             ),
+            Sink::Vhd(_) if self.path.exists() => {
+                ("the other contents of a VHD image do not stay".into(), "write to a raw image")
+            }
             Sink::Converted(target) if self.path.exists() => {
                 let name = target.conversion.name();
                 (format!("the other contents of a {name} do not stay"), "write to a raw image")
@@ -267,7 +295,7 @@ impl Target {
         progress: &dyn Progress,
     ) -> Result<Arc<dyn BlockDevice>, Error> {
         let device: Arc<dyn BlockDevice> = match &self.sink {
-            Sink::File(output) => {
+            Sink::File(output) | Sink::Vhd(output) => {
                 let device = file_of_length(&output.file()?, len, &self.path)?;
                 match &self.cloning {
                     Some(cloning) => {
@@ -328,6 +356,10 @@ impl Target {
         }
         match self.sink {
             Sink::File(output) => output.finish(),
+            Sink::Vhd(output) => {
+                vhd::add_footer(&output, &self.path)?;
+                output.finish()
+            }
             Sink::Converted(target) => target.finish(&self.stop),
             Sink::Device(target) => target.finish(),
             Sink::Stream(target) => target.finish(),

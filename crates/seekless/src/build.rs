@@ -568,8 +568,8 @@ impl Build {
     }
 
     /// Writes the image to a file, which appears when it is complete, or to a block device. Names
-    /// that end in `.qcow2` are written as qcow2 images, with `qemu-img`, those that end in `.simg` as
-    /// Android sparse images.
+    /// that end in `.qcow2`, `.vhdx` and `.vmdk` are written by `qemu-img`, those that end in `.simg` as
+    /// Android sparse images, those that end in `.vhd` as fixed VHD images.
     ///
     /// # Errors
     /// [`ErrorKind::Usage`](crate::ErrorKind) for options that contradict each other,

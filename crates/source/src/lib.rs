@@ -257,7 +257,7 @@ fn open_any(path: &Path, options: &OpenOptions<'_>) -> Result<OpenedSource, FsEr
     })
 }
 
-/// The device of an image: the file, or the disk in a qcow2 image or an Android sparse image.
+/// The device of an image: the file, or the disk in a qcow2, Android sparse or VHD image.
 fn disk(path: &Path) -> Result<Arc<dyn BlockDevice>, FsError> {
     let about = |what: String| format!("{}: {what}", path.display());
     let device = seekless_qcow2::open(path).map_err(|error| match error {
@@ -265,10 +265,11 @@ fn disk(path: &Path) -> Result<Arc<dyn BlockDevice>, FsError> {
         Qcow2Error::Unsupported(why) => FsError::Unsupported(about(why)),
         Qcow2Error::Device(error) => FsError::Device(error),
     })?;
-    seekless_simg::disk_in(device).map_err(|error| match error {
+    let device = seekless_simg::disk_in(device).map_err(|error| match error {
         SimgError::Unsupported(why) => FsError::Unsupported(about(why)),
         SimgError::Device(error) => FsError::Device(error),
-    })
+    })?;
+    seekless_vhd::disk_in(device).map_err(FsError::Device)
 }
 
 fn stdin(options: &OpenOptions<'_>) -> Result<OpenedSource, FsError> {

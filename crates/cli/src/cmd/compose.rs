@@ -52,8 +52,8 @@ same bytes. The output file appears only when it is complete.
 A block device is written in place: it must not be in use, and if it holds something
 that is known, --force is needed. It is made zeros first as far as the image reaches,
 and its beginning is written last: until then it shows no file system. Files named
-*.qcow2 are written as qcow2 images, for which qemu-img is needed (package qemu-utils),
-files named *.simg as Android sparse images.
+*.qcow2, *.vhdx and *.vmdk are written by qemu-img (package qemu-utils), files named
+*.simg as Android sparse images, files named *.vhd as fixed VHD images.
 With -o - the raw image goes to standard output when it is complete, holes as zeros;
 what was written is then said on standard error, with --json as well.
 
@@ -92,6 +92,7 @@ Examples:
   seekless build rootfs/ -o /dev/vg0/root --force --size 4G
   seekless build rootfs/ -o disk.qcow2 --size 10G
   seekless build rootfs/ -o system.simg
+  seekless build rootfs/ -o disk.vhd --disk --size 1G
   seekless build rootfs/ -o - | zstd > disk.img.zst
   SOURCE_DATE_EPOCH=1700000000 seekless build rootfs/ -o disk.img
   docker save debian:12 | seekless build - -o disk.img
@@ -122,8 +123,7 @@ pub(crate) struct BuildArgs {
     /// system fills unless --size or --free is given
     #[arg(short, long, value_name = "IMG")]
     output: PathBuf,
-    /// Format of the output file [default: qcow2 if its name ends in .qcow2, simg if it ends in
-    /// .simg, else raw]
+    /// Format of the output file [default: by the end of its name, such as .qcow2; else raw]
     #[arg(long, value_enum, value_name = "FORMAT")]
     output_format: Option<OutputFormatArg>,
     /// Place the data accessed in these traces first, in the order of first

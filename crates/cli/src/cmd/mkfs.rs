@@ -45,8 +45,7 @@ Examples:
 pub(crate) struct MkfsArgs {
     /// The image to write: a file, or a block device
     image: PathBuf,
-    /// Format of the file [default: qcow2 if its name ends in .qcow2, simg if it ends in .simg, else
-    /// raw]
+    /// Format of the file [default: by the end of its name, such as .qcow2; else raw]
     #[arg(long, value_enum, value_name = "FORMAT")]
     output_format: Option<OutputFormatArg>,
     /// Format of the file system; `fat` has the width that mkfs.fat chooses for the size

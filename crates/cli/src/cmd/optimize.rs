@@ -80,8 +80,7 @@ pub(crate) struct OptimizeArgs {
     /// The image to write: a file, or a block device
     #[arg(short, long, value_name = "IMG", required_unless_present = "in_place")]
     output: Option<PathBuf>,
-    /// Format of the output file [default: qcow2 if its name ends in .qcow2, simg if it ends in
-    /// .simg, else raw]
+    /// Format of the output file [default: by the end of its name, such as .qcow2; else raw]
     #[arg(long, value_enum, value_name = "FORMAT", conflicts_with = "in_place")]
     output_format: Option<OutputFormatArg>,
     #[command(flatten)]

@@ -1,5 +1,5 @@
-//! qcow2 images: read by every command as the raw image is, written by `qemu-img`, and changed by
-//! no command. Needs qemu-img (qemu-utils); reports and passes without it.
+//! qcow2 and VHD images: read by every command as the raw image is, and changed by no command; qcow2,
+//! VHDX and VMDK images are written by `qemu-img`. Needs qemu-img (qemu-utils); reports and passes without it.
 
 #[path = "../judges/mod.rs"]
 mod judges;
@@ -150,6 +150,69 @@ fn images_are_written_as_qcow2() {
         .filter(|name| name.starts_with('.'))
         .collect();
     assert!(left.is_empty(), "left behind: {left:?}");
+}
+
+#[test]
+fn images_are_written_as_vhd_vhdx_and_vmdk() {
+    let Some(Scene { scratch, tree, trace, .. }) = scene("vhd-write") else { return };
+    let raw = scratch.join("made");
+    for options in [&[][..], &["--size", "300M"], &["--format", "ufs2"], &["--disk"]] {
+        let build = |to: &str| {
+            let options = [&["build", &tree, "--force", "-o", to], options].concat();
+            text(&seekless(&options))
+        };
+        build(&raw);
+        for (end, format) in [("vhd", "vpc"), ("vhdx", "vhdx"), ("vmdk", "vmdk")] {
+            let made = scratch.join(&format!("one.{end}"));
+            build(&made);
+            // In virtual machines, images of these formats have whole sectors only.
+            run("qemu-img", &["compare", "-q", "-f", "raw", "-F", format, &raw, &made]);
+        }
+        // The same bytes again, and those of the raw image before the footer.
+        let (one, two) = (scratch.join("one.vhd"), scratch.join("two.vhd"));
+        build(&two);
+        run("cmp", &[&one, &two]);
+        let len = fs::metadata(&raw).expect("made").len();
+        assert_eq!(fs::metadata(&one).expect("made").len(), len + 512);
+        run("cmp", &["--bytes", &len.to_string(), &one, &raw]);
+    }
+    // Read as the raw image is, with the last partition's table behind it.
+    let disk = scratch.join("one.vhd");
+    for what in [
+        &["info"][..],
+        &["info", "--json", "--partition", "root"],
+        &["ls", "-lR", "--partition", "2"],
+        &["check", "--partition", "root"],
+    ] {
+        let of = |image: &str| {
+            let args: Vec<&str> = what.iter().copied().chain([image]).collect();
+            text(&seekless(&args)).replace(image, "IMG")
+        };
+        assert_eq!(of(&raw), of(&disk), "{what:?}");
+    }
+    let (one, other) = (scratch.join("laid-out"), scratch.join("other.vhd"));
+    for (from, to) in [(&raw, &one), (&disk, &other)] {
+        text(&seekless(&["optimize", from, "--partition", "root", "--trace", &trace, "-o", to]));
+    }
+    run("qemu-img", &["compare", "-q", "-f", "raw", "-F", "vpc", &one, &other]);
+    // An empty one, which keeps its size when it is replaced.
+    let empty = scratch.join("empty.vhd");
+    text(&seekless(&["mkfs", "--format", "fat32", "--size", "64M", &empty]));
+    text(&seekless(&["check", &empty]));
+    text(&seekless(&["mkfs", "--format", "ufs2", "--force", &empty]));
+    assert_eq!(fs::metadata(&empty).expect("made").len(), (64 << 20) + 512);
+    let before = fs::read(&empty).expect("image");
+    for args in [
+        &["check", "-y", &empty][..],
+        &["growfs", &empty, "-s", "80M"],
+        &["tune", &empty, "-m", "5"],
+        &["mount", &empty, &scratch.join("plain"), "-o", "rw"],
+    ] {
+        let (status, message) = failure(&seekless(args));
+        assert!([4, 8].contains(&status), "{args:?}: {message}");
+        assert!(message.contains("is a VHD image") && message.contains("truncate"), "{message}");
+    }
+    assert!(fs::read(&empty).expect("image") == before);
 }
 
 #[test]

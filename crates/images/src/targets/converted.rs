@@ -1,6 +1,7 @@
 //! An image that is written as a raw one first, to a file without a name, and then converted.
 
-use super::{file_of_length, qcow2, simg};
+use super::qemu::QemuFormat;
+use super::{file_of_length, qemu, simg};
 use crate::error::Error;
 use crate::output::{Output, directory_of};
 use crate::stop::Stop;
@@ -13,7 +14,8 @@ use std::sync::Arc;
 /// A format that is converted to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Conversion {
-    Qcow2,
+    /// By `qemu-img`.
+    Qemu(QemuFormat),
     Simg,
 }
 
@@ -21,7 +23,7 @@ impl Conversion {
     /// The format in a sentence.
     pub(super) fn name(self) -> &'static str {
         match self {
-            Self::Qcow2 => "qcow2 image",
+            Self::Qemu(format) => format.name(),
             Self::Simg => "sparse image",
         }
     }
@@ -29,7 +31,7 @@ impl Conversion {
     /// Why contents are not cloned.
     pub(super) fn copies(self) -> &'static str {
         match self {
-            Self::Qcow2 => "qcow2 images are written by qemu-img, which copies",
+            Self::Qemu(_) => "the image is written by qemu-img, which copies",
             Self::Simg => "Android sparse images are copied, chunk by chunk",
         }
     }
@@ -46,8 +48,8 @@ impl ConvertedTarget {
     /// Begins an image. Impossible requests are refused before anything is built.
     pub(super) fn begin(path: &Path, force: bool, conversion: Conversion) -> Result<Self, Error> {
         let output = Output::create(path, force)?;
-        if conversion == Conversion::Qcow2 {
-            qcow2::require_converter(path)?;
+        if let Conversion::Qemu(format) = conversion {
+            qemu::require_converter(path, format)?;
         }
         let dir = directory_of(path);
         let raw = tempfile::tempfile_in(dir).map_err(|error| Error::io(dir.display(), &error))?;
@@ -63,7 +65,7 @@ impl ConvertedTarget {
     pub(super) fn finish(self, stop: &Stop) -> Result<(), Error> {
         let Self { conversion, raw, output, path } = self;
         match conversion {
-            Conversion::Qcow2 => qcow2::convert(&raw, &output, &path, stop)?,
+            Conversion::Qemu(format) => qemu::convert(&raw, &output, &path, format, stop)?,
             Conversion::Simg => simg::convert(raw, &output, &path, stop)?,
         }
         output.finish()

@@ -1,4 +1,4 @@
-//! Conversion to a qcow2 image by QEMU's own program.
+//! Conversion to the formats of virtual machines by QEMU's own program.
 
 use crate::error::{Error, ErrorKind};
 use crate::output::{Output, directory_of, name_of};
@@ -16,13 +16,42 @@ const PROGRAM: &str = "qemu-img";
 /// The time between two looks at a conversion.
 const PAUSE: Duration = Duration::from_millis(5);
 
+/// A format that the program writes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum QemuFormat {
+    Qcow2,
+    Vhdx,
+    Vmdk,
+}
+
+impl QemuFormat {
+    /// The format in a sentence.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Qcow2 => "qcow2 image",
+            Self::Vhdx => "VHDX image",
+            Self::Vmdk => "VMDK image",
+        }
+    }
+
+    /// The name that the program has for it.
+    fn argument(self) -> &'static str {
+        match self {
+            Self::Qcow2 => "qcow2",
+            Self::Vhdx => "vhdx",
+            Self::Vmdk => "vmdk",
+        }
+    }
+}
+
 /// Refuses `path` where the converter is not installed.
-pub(super) fn require_converter(path: &Path) -> Result<(), Error> {
+pub(super) fn require_converter(path: &Path, format: QemuFormat) -> Result<(), Error> {
     let found = Command::new(PROGRAM).arg("--version").stdin(Stdio::null()).output();
     match found {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let what = format!("{}: qcow2 images are written by {PROGRAM}", path.display());
+            let (path, name) = (path.display(), format.name());
+            let what = format!("{path}: {name}s are written by {PROGRAM}");
             let hint = "which is not installed: its package is qemu-utils, or qemu-img";
             Err(Error::new(ErrorKind::Unsupported, what).hint(hint))
         }
@@ -30,15 +59,20 @@ pub(super) fn require_converter(path: &Path) -> Result<(), Error> {
     }
 }
 
-/// Writes `raw` to the output as a qcow2 image; messages call it `path`. It ends after a request to
-/// stop.
-pub(super) fn convert(raw: &File, output: &Output, path: &Path, stop: &Stop) -> Result<(), Error> {
+/// Writes `raw` to the output in a format; messages call it `path`. It ends after a request to stop.
+pub(super) fn convert(
+    raw: &File,
+    output: &Output,
+    path: &Path,
+    format: QemuFormat,
+    stop: &Stop,
+) -> Result<(), Error> {
     let raw = name_of(raw);
     let failed = |error: io::Error| Error::io(PROGRAM, &error);
     // A pipe that nobody reads meanwhile would stop the program once it is full.
     let mut messages = tempfile::tempfile_in(directory_of(path)).map_err(failed)?;
     let mut conversion = Command::new(PROGRAM)
-        .args(["convert", "-f", "raw", "-O", "qcow2"])
+        .args(["convert", "-f", "raw", "-O", format.argument()])
         .args([raw, output.path_now()])
         .stdin(Stdio::null())
         .stdout(Stdio::null())
