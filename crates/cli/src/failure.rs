@@ -129,6 +129,12 @@ impl Failure {
     }
 }
 
+impl From<Failure> for Error {
+    fn from(Failure(error): Failure) -> Self {
+        error
+    }
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0.in_terms(option))

@@ -63,6 +63,12 @@ impl Written {
         self
     }
 
+    /// Adds a field that the line does not have.
+    pub(crate) fn with_value(mut self, field: &str, value: Value) -> Self {
+        self.fields.insert(field.into(), value);
+        self
+    }
+
     /// Adds the image's UUID.
     pub(crate) fn with_uuid(mut self, place: &Place) -> Result<Self, Failure> {
         let uuid = seekless_images::open(&self.path, place, PLAIN)?.geometry().uuid_text();

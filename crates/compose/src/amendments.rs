@@ -67,7 +67,7 @@ fn mount_point(path: &str) -> Result<Vec<u8>, Error> {
     Ok(names.iter().flat_map(|name| ["/", name]).collect::<String>().into_bytes())
 }
 
-fn list_error(error: ListError) -> Error {
+pub(crate) fn list_error(error: ListError) -> Error {
     match error {
         ListError::Io { path, error } => Error::io(path.display(), &error),
         ListError::Line { .. } => Error::new(ErrorKind::Corrupt, error.to_string()),

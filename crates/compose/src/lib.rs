@@ -4,7 +4,8 @@
 //! - [`sources`]: directories, archives, container images and images, one over another
 //! - [`amendments`]: changes to a whole tree, by the files that describe them
 //! - [`traces`]: traces by path
-//! - [`build`]: an image in each of the formats; [`mod@write`]: where it is written
+//! - [`build`]: an image in each of the formats; [`mod@write`]: where it is written;
+//!   [`definitions`]: a disk of several
 //! - [`formats`]: the rows of the formats, each with [`options`] of its new volumes, with volumes
 //!   that are [`older`], and with images that can be rearranged
 //! - [`base`]: older images, in whose places files stay; [`freed`]: the blocks of those that are
@@ -28,6 +29,7 @@ pub mod amendments;
 pub mod base;
 pub mod build;
 pub mod check;
+pub mod definitions;
 mod flags;
 pub mod formats;
 pub mod freed;

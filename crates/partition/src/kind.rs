@@ -81,9 +81,9 @@ pub enum Kind {
     Mbr(u8),
 }
 
-/// Types in GUID partition tables, as named by sfdisk(8); the roots are those of the Discoverable
+/// Types in GUID partition tables, as named by sfdisk(8); most are those of the Discoverable
 /// Partitions Specification.
-const GPT: [(&str, &str); 17] = [
+const GPT: [(&str, &str); 46] = [
     ("c12a7328-f81f-11d2-ba4b-00a0c93ec93b", "EFI System"),
     ("21686148-6449-6e6f-744e-656564454649", "BIOS boot"),
     ("0fc63daf-8483-4772-8e79-3d69d8477de4", "Linux filesystem"),
@@ -91,6 +91,35 @@ const GPT: [(&str, &str); 17] = [
     ("e6d6d379-f507-44c2-a23c-238f2a3df928", "Linux LVM"),
     ("933ac7e1-2eb4-4f13-b844-0e14e2aef915", "Linux home"),
     ("bc13c2ff-59e6-4262-a352-b275fd6f7172", "Linux extended boot"),
+    ("3b8f8425-20e0-4f3b-907f-1a25a76f98e8", "Linux server data"),
+    ("4d21b016-b534-45c2-a9fb-5c16e091fd2d", "Linux variable data"),
+    ("7ec6f557-3bc5-4aca-b293-16ef5df639d1", "Linux temporary data"),
+    ("773f91ef-66d4-49b5-bd83-d683bf40ad16", "Linux user's home"),
+    ("d13c5d3b-b5d1-422a-b29f-9454fdc89d76", "Linux root verity (x86)"),
+    ("5996fc05-109c-48de-808b-23fa0830b676", "Linux root verity sign. (x86)"),
+    ("2c7357ed-ebd2-46d9-aec1-23d437ec2bf5", "Linux root verity (x86-64)"),
+    ("41092b05-9fc8-4523-994f-2def0408b176", "Linux root verity sign. (x86-64)"),
+    ("7386cdf2-203c-47a9-a498-f2ecce45a2d6", "Linux root verity (ARM)"),
+    ("42b0455f-eb11-491d-98d3-56145ba9d037", "Linux root verity sign. (ARM)"),
+    ("df3300ce-d69f-4c92-978c-9bfb0f38d820", "Linux root verity (ARM-64)"),
+    ("6db69de6-29f4-4758-a7a5-962190f00ce3", "Linux root verity sign. (ARM-64)"),
+    ("b6ed5582-440b-4209-b8da-5ff7c419ea3d", "Linux root verity (RISC-V-64)"),
+    ("efe0f087-ea8d-4469-821a-4c2a96a8386a", "Linux root verity sign. (RISC-V-64)"),
+    ("75250d76-8cc6-458e-bd66-bd47cc81a812", "Linux /usr (x86)"),
+    ("8f461b0d-14ee-4e81-9aa9-049b6fb97abd", "Linux /usr verity (x86)"),
+    ("974a71c0-de41-43c3-be5d-5c5ccd1ad2c0", "Linux /usr verity sign. (x86)"),
+    ("8484680c-9521-48c6-9c11-b0720656f69e", "Linux /usr (x86-64)"),
+    ("77ff5f63-e7b6-4633-acf4-1565b864c0e6", "Linux /usr verity (x86-64)"),
+    ("e7bb33fb-06cf-4e81-8273-e543b413e2e2", "Linux /usr verity sign. (x86-64)"),
+    ("7d0359a3-02b3-4f0a-865c-654403e70625", "Linux /usr (ARM)"),
+    ("c215d751-7bcd-4649-be90-6627490a4c05", "Linux /usr verity (ARM)"),
+    ("d7ff812f-37d1-4902-a810-d76ba57b975a", "Linux /usr verity sign. (ARM)"),
+    ("b0e01050-ee5f-4390-949a-9101b17104e9", "Linux /usr (ARM-64)"),
+    ("6e11a4e7-fbca-4ded-b9e9-e1a512bb664e", "Linux /usr verity (ARM-64)"),
+    ("c23ce4ff-44bd-4b00-b2d4-b41b3419e02a", "Linux /usr verity sign. (ARM-64)"),
+    ("beaec34b-8442-439b-a40b-984381ed097d", "Linux /usr (RISC-V-64)"),
+    ("8f1056be-9b05-47c4-81d6-be53128e5b54", "Linux /usr verity (RISC-V-64)"),
+    ("d2f9000a-7a18-453f-b5cd-4d32f77a7b32", "Linux /usr verity sign. (RISC-V-64)"),
     ("44479540-f297-41b2-9af7-d131d5f0458a", "Linux root (x86)"),
     ("4f68bce3-e8cd-4db1-96e7-fbcaf984b709", "Linux root (x86-64)"),
     ("69dad710-2ce4-4e3c-b16c-21a1d49abed3", "Linux root (ARM)"),
@@ -133,7 +162,7 @@ impl Kind {
 
     /// Whether it is reserved for the root of a system.
     pub(crate) fn is_root(self) -> bool {
-        self.name().is_some_and(|name| name.starts_with("Linux root"))
+        self.name().is_some_and(|name| name.starts_with("Linux root ("))
     }
 
     /// Whether it may contain any Linux file system.

@@ -9,7 +9,7 @@
 //!
 //! ```
 //! use seekless_device::MemoryDevice;
-//! use seekless_partition::{Guid, NewPartition, Table, write};
+//! use seekless_partition::{Attributes, Guid, NewPartition, Table, write};
 //! use seekless_units::ByteLen;
 //!
 //! let disk = MemoryDevice::new(vec![0; 4 << 20]);
@@ -19,6 +19,7 @@
 //!     name: "root".into(),
 //!     start: ByteLen::new(1 << 20),
 //!     len: ByteLen::new(2 << 20),
+//!     attributes: Attributes::default(),
 //! };
 //! write(&disk, Guid::derived("disk", b""), &[root])?;
 //! let table = Table::read(&disk)?.expect("a table");
@@ -26,14 +27,16 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod discoverable;
 mod gpt;
 mod kind;
 mod make;
 mod mbr;
 mod select;
 
+pub use discoverable::{Architecture, Designator, Discoverable};
 pub use kind::{Guid, Kind};
-pub use make::{NewPartition, write};
+pub use make::{Attributes, NewPartition, write};
 pub use select::SelectError;
 
 use seekless_device::{BlockDevice, DeviceError};

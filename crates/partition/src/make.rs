@@ -31,6 +31,28 @@ pub struct NewPartition {
     pub start: ByteLen,
     /// Its length in bytes.
     pub len: ByteLen,
+    /// Its attributes.
+    pub attributes: Attributes,
+}
+
+/// The 64 attribute bits of a partition. Bits from 48 on belong to its type; those here are of the
+/// Discoverable Partitions Specification.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Attributes(pub u64);
+
+impl Attributes {
+    /// The file system is grown to the size of the partition when it is mounted.
+    pub const GROW: Self = Self(1 << 59);
+    /// It is mounted read-only.
+    pub const READ_ONLY: Self = Self(1 << 60);
+    /// It is not mounted by itself.
+    pub const NO_AUTO: Self = Self(1 << 63);
+
+    /// With a bit set or cleared.
+    #[must_use]
+    pub const fn with(self, bit: Self, is_set: bool) -> Self {
+        if is_set { Self(self.0 | bit.0) } else { Self(self.0 & !bit.0) }
+    }
 }
 
 /// Writes a table with these partitions, numbered from 1, its copy at the end of the disk, and the
@@ -57,7 +79,7 @@ pub fn write(
             unique_partition_guid: new.id.0,
             starting_lba: start / SECTOR,
             ending_lba: (start + len) / SECTOR - 1,
-            attribute_bits: 0,
+            attribute_bits: new.attributes.0,
             partition_name: new.name.as_str().into(),
         };
     }

@@ -152,13 +152,13 @@ pub(crate) fn add_layer(
     Ok(())
 }
 
-fn attr(tree: &Tree, node: &Node) -> NodeAttr {
+pub(crate) fn attr(tree: &Tree, node: &Node) -> NodeAttr {
     let times = tree.other_times(node);
     let none = OtherTimes { atime: node.mtime, ctime: node.mtime, crtime: node.mtime };
     node.attr((times != none).then_some(times))
 }
 
-fn payload<'t>(tree: &'t Tree, node: &Node, layer: usize, id: NodeId) -> NewPayload<'t> {
+pub(crate) fn payload<'t>(tree: &'t Tree, node: &Node, layer: usize, id: NodeId) -> NewPayload<'t> {
     match node.payload {
         Payload::None => NewPayload::None,
         Payload::Content(_) => NewPayload::Content((layer as u64) << NODE_BITS | id.index() as u64),

@@ -7,6 +7,7 @@
 //! - [`tar`]: an archive, compressed or not
 //! - [`oci`]: the root file system of a container image
 //! - [`layered`]: several of these over one another
+//! - [`graft`]: parts of one under other paths
 //! - [`amend`]: changes to the whole tree; [`contexts`]: SELinux contexts by path
 //! - [`image`]: a file-system image, as a file, in a qcow2 image, or on a device
 //! - [`options`]: changes made while reading: excludes, owners, times
@@ -34,6 +35,7 @@ pub mod archive;
 pub mod contexts;
 pub mod directory;
 mod excludes;
+mod graft;
 pub mod image;
 pub mod layered;
 mod list;
@@ -51,6 +53,7 @@ pub use archive::ArchiveSource;
 pub use contexts::FileContexts;
 pub use directory::DirectorySource;
 pub use excludes::Excludes;
+pub use graft::{Graft, graft};
 pub use image::ImageSource;
 pub use layered::{LayeredSource, ReplacedLink};
 pub use list::ListError;

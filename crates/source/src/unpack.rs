@@ -8,7 +8,7 @@ use seekless_fs::{ArchiveFault, FileKind, FsError, Timestamp, Xattr};
 use std::collections::HashSet;
 
 /// Maximum number of symlinks followed on the way to one directory, as in the kernel.
-const SYMLINKS_MAX: usize = 40;
+pub(crate) const SYMLINKS_MAX: usize = 40;
 
 /// A tree built like an unpacking program does: missing directories are created, symlinks on the
 /// way are followed (within the tree), and a later entry replaces an earlier one.
@@ -32,7 +32,7 @@ pub(crate) struct Unpacked {
     pub(crate) implied: HashSet<NodeId>,
 }
 
-fn missing_directory(mtime: Timestamp) -> NodeAttr {
+pub(crate) fn missing_directory(mtime: Timestamp) -> NodeAttr {
     let kind = FileKind::Directory;
     NodeAttr { kind, perm: 0o755, uid: 0, gid: 0, size: 0, mtime, times: None, flags: 0 }
 }

@@ -96,6 +96,13 @@ pub fn data_beside_tree(all: ByteLen) -> Option<ByteLen> {
     Some(ByteLen::new(least * HASH_BLOCK))
 }
 
+/// The length of the tree of `len` bytes of data, a multiple of 4096, with its superblock.
+#[must_use]
+pub fn tree_len(len: ByteLen) -> ByteLen {
+    debug_assert!(len.get().is_multiple_of(HASH_BLOCK), "{len} bytes of data");
+    ByteLen::new((1 + levels(len.get() / HASH_BLOCK).iter().sum::<u64>()) * HASH_BLOCK)
+}
+
 /// A tree to be made.
 #[derive(Clone, Debug)]
 pub struct Verity {

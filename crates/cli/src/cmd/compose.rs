@@ -1,6 +1,7 @@
 //! `seekless build`: an ext, UFS or FAT image from a tree.
 
 mod amend;
+mod definitions;
 mod disk;
 mod ext_args;
 mod fat;
@@ -21,6 +22,7 @@ use crate::uuid::WantedUuid;
 use crate::written::Written;
 use amend::AmendArgs;
 use clap::{ArgGroup, Args, ValueEnum};
+use definitions::DefinitionArgs;
 use disk::DiskArgs;
 use ext_args::ExtArgs;
 use like::LikeArgs;
@@ -99,6 +101,7 @@ Examples:
   seekless build images.tar -o disk.img --tag debian:12
   seekless build rootfs/ -o disk.img --compat debian11,grub2.06
   seekless build rootfs/ -o disk.img --disk --esp esp/ --size +1G
+  seekless build rootfs/ -o disk.img --definitions repart.d/ --size 4G
   seekless build rootfs/ -o disk.img --exclude '*' --include 'usr/lib/'
   seekless build rootfs/ -o disk.img --file-contexts file_contexts
   seekless build rootfs/ -o disk.img -D device_table.txt
@@ -117,7 +120,7 @@ pub(crate) struct BuildArgs {
     /// or archive, docker save, podman save, skopeo's dir:), file system image (raw, qcow2,
     /// Android sparse or on a block device), or -
     /// for an archive on standard input. Of several, each is laid over those before it
-    #[arg(required_unless_present = "manifest", value_name = "SOURCE")]
+    #[arg(required_unless_present_any = ["manifest", "definitions"], value_name = "SOURCE")]
     sources: Vec<PathBuf>,
     /// The image to write: a file, - for standard output, or a block device, which the file
     /// system fills unless --size or --free is given
@@ -168,6 +171,8 @@ pub(crate) struct BuildArgs {
     like: LikeArgs,
     #[command(flatten)]
     disk: DiskArgs,
+    #[command(flatten)]
+    partitions: DefinitionArgs,
     #[command(flatten)]
     verity: VerityArgs,
     #[command(flatten)]
@@ -270,8 +275,10 @@ impl BuildArgs {
     /// The place of the file system in the output.
     fn place(&self) -> Result<Place, Failure> {
         let Some(offset) = self.ext.offset()? else { return Ok(self.disk.place()) };
-        if self.disk.is_wanted() || self.verity.is_wanted() {
-            return Err(Failure::usage("-E offset: not with --disk and --verity"));
+        let is_disk = self.disk.is_wanted() || self.partitions.directory().is_some();
+        if is_disk || self.verity.is_wanted() {
+            let what = "-E offset: not with --disk, --definitions and --verity";
+            return Err(Failure::usage(what));
         }
         Ok(Place { partition: None, offset: Some(offset) })
     }
@@ -288,7 +295,11 @@ fn small(len: ByteLen) -> Result<u32, Failure> {
 }
 
 pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure> {
-    // Errors in the arguments come before any access to files but older images.
+    // Errors in the arguments come before any access to files but older images and definitions.
+    let arch = args.disk.architecture();
+    let directory = args.partitions.directory();
+    let partitions = directory.map(|dir| seekless_compose::definitions::read(dir, arch));
+    let partitions = partitions.transpose()?;
     let bases = args.like.open(args)?;
     options(args, args.room.room(), bases.as_ref())?;
     let place = args.place()?;
@@ -307,6 +318,9 @@ pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure
     let target = target.with_reflink(args.reflink.mode())?;
     let read = args.sources.iter().chain(args.disk.source()).chain(args.like.images());
     target.refuse_source(read.chain(args.amend.files()))?;
+    if let Some(partitions) = &partitions {
+        return definitions::run(args, partitions, target, global);
+    }
     let options = options(args, room_on(args, &target)?, bases.as_ref())?;
     if args.disk.is_wanted() {
         target.refuse_blocks(512, "partition tables are made for sectors of 512 bytes")?;

@@ -13,7 +13,10 @@ use crate::options::VolumeOptions;
 use seekless_formats::{EXT, FAT, FFS, KnownFormat};
 use seekless_fs::FsError;
 use seekless_fs::format::OpenOptions;
+use seekless_fs::plan::NewVolume;
+use seekless_fs::source::Source;
 use seekless_images::{Error, ErrorKind, Place};
+use seekless_units::ByteLen;
 use std::path::PathBuf;
 
 /// Older ext images.
@@ -53,6 +56,19 @@ impl Options {
             Self::Ufs(options) => VolumeOptions::check(options),
             Self::Fat(options) => VolumeOptions::check(options),
         }
+    }
+
+    /// The length of a volume with the files of a source.
+    ///
+    /// # Errors
+    /// As [`VolumeOptions::volume`].
+    pub fn len(&self, source: &dyn Source) -> Result<ByteLen, FsError> {
+        let none = |_| Vec::new();
+        Ok(match self {
+            Self::Ext(options) => options.volume(source, &none)?.size(),
+            Self::Ufs(options) => options.volume(source, &none)?.size(),
+            Self::Fat(options) => options.volume(source, &none)?.size(),
+        })
     }
 
     /// As [`VolumeOptions::unit`], in bytes.

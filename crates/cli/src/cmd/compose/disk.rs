@@ -18,7 +18,7 @@ use seekless_fs::{FsError, Timestamp};
 use seekless_images::Place;
 use seekless_images::targets::Target;
 use seekless_layout::planner::{Storage, StorageKind};
-use seekless_partition::{Guid, NewPartition, TableError, write};
+use seekless_partition::{Architecture, Attributes, Guid, NewPartition, TableError, write};
 use seekless_source::LayeredSource;
 use seekless_units::{ByteLen, parse_size};
 use std::path::PathBuf;
@@ -36,7 +36,7 @@ const IDENTITY: usize = 128 << 10;
 pub(super) struct DiskArgs {
     /// Make the image of a disk with a GUID partition table: an EFI system partition,
     /// and the file system as its root
-    #[arg(long, conflicts_with_all = ["verity", "verity_tree"], group = "partitioned")]
+    #[arg(long, conflicts_with_all = ["verity", "verity_tree"], groups = ["partitioned", "typed"])]
     disk: bool,
     /// With --disk: what the EFI system partition contains, as SOURCE [default: nothing]
     #[arg(long, requires = "partitioned", value_name = "SOURCE")]
@@ -50,8 +50,9 @@ pub(super) struct DiskArgs {
         value_name = "SIZE"
     )]
     esp_size: ByteLen,
-    /// With --disk: architecture that the type of the root partition tells
-    #[arg(long, requires = "partitioned", value_enum, default_value_t = Arch::X86_64)]
+    /// With --disk: architecture that the type of the root partition tells; with --definitions,
+    /// that of the types root and usr
+    #[arg(long, requires = "typed", value_enum, default_value_t = Arch::X86_64)]
     arch: Arch,
 }
 
@@ -83,7 +84,24 @@ pub(super) struct Disk {
     esp: ByteLen,
 }
 
+impl From<Arch> for Architecture {
+    fn from(arch: Arch) -> Self {
+        match arch {
+            Arch::X86 => Self::X86,
+            Arch::X86_64 => Self::X86_64,
+            Arch::Arm => Self::Arm,
+            Arch::Arm64 => Self::Arm64,
+            Arch::Riscv64 => Self::Riscv64,
+        }
+    }
+}
+
 impl DiskArgs {
+    /// The architecture that types of partitions name.
+    pub(super) fn architecture(&self) -> Architecture {
+        self.arch.into()
+    }
+
     /// The source of the EFI system partition.
     pub(super) fn source(&self) -> Option<&PathBuf> {
         self.esp.as_ref()
@@ -149,15 +167,13 @@ impl DiskArgs {
         Ok(Some(Disk { esp }))
     }
 
-    /// FAT, with the width that mkfs.fat chooses for the size. Firmware ignores owners and modes.
+    /// The options of a volume that is filled with the EFI system partition.
     fn esp_options(&self) -> Result<fat::BuildOptions, Failure> {
-        let mut make = MakeOptions::new(None, self.esp_size);
-        make.hidden = (ALIGN / 512) as u32;
-        make.label = b"ESP".to_vec();
-        let mut options = fat::BuildOptions::new(make);
+        let mut options = boot_options()?;
+        options.make.size = self.esp_size;
+        options.make.hidden = (ALIGN / 512) as u32;
+        options.make.label = b"ESP".to_vec();
         options.is_fitted = false;
-        options.losses = Losses { owners: true, modes: true, ..Losses::default() };
-        options.made = source_date_epoch()?.map(|secs| Timestamp { secs, nanos: 0 });
         Ok(options)
     }
 
@@ -167,6 +183,15 @@ impl DiskArgs {
             PartitionType::Named(name) => name,
         })
     }
+}
+
+/// The options of FAT for a partition from which a machine boots, with the width that mkfs.fat
+/// chooses for the size. Firmware ignores owners and modes.
+pub(super) fn boot_options() -> Result<fat::BuildOptions, Failure> {
+    let mut options = fat::BuildOptions::new(MakeOptions::new(None, ByteLen::ZERO));
+    options.losses = Losses { owners: true, modes: true, ..Losses::default() };
+    options.made = source_date_epoch()?.map(|secs| Timestamp { secs, nanos: 0 });
+    Ok(options)
 }
 
 impl Disk {
@@ -206,7 +231,8 @@ impl Disk {
             read.map_err(|error| about(Failure::from(FsError::from(error))))?;
             let id = Guid::derived(name, &head);
             heads.extend(head);
-            partitions.push(NewPartition { kind, id, name: name.into(), start, len });
+            let attributes = Attributes::default();
+            partitions.push(NewPartition { kind, id, name: name.into(), start, len, attributes });
         }
         let id = Guid::derived("disk", &heads);
         write(disk.as_ref(), id, &partitions).map_err(|error| match error {

@@ -1,5 +1,6 @@
 //! Size of an image: `--size` and `--free`.
 
+use crate::failure::Failure;
 use clap::Args;
 use seekless_fs::plan::Spare;
 use seekless_units::{ByteLen, parse_size};
@@ -42,7 +43,7 @@ fn parse_share(text: &str) -> Result<u32, String> {
 }
 
 /// Size of the file system.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Room {
     whole: Option<ByteLen>,
     spare: Spare,
@@ -64,6 +65,19 @@ impl RoomArgs {
     /// The room in a file, which has any length.
     pub(super) fn room(self) -> Room {
         Room { whole: self.whole(), spare: self.spare() }
+    }
+
+    /// The size of a disk of several partitions.
+    pub(super) fn size_of_disk(self) -> Result<Option<ByteLen>, Failure> {
+        match self.size {
+            Some(WantedSize::More(_)) => Err(Failure::usage(
+                "--size +SIZE: with --definitions, sizes are those of the files",
+            )),
+            Some(WantedSize::Whole(size)) if !size.get().is_multiple_of(4096) => {
+                Err(Failure::usage(format!("--size: a disk of {size} bytes, no multiple of 4096")))
+            }
+            _ => Ok(self.whole()),
+        }
     }
 
     /// The room on a device of `all` bytes: all of them, unless a size or free space was given.

@@ -1,0 +1,61 @@
+//! Disks of several partitions, as the files of repart.d(5) define them.
+//!
+//! - [`Definition`]: one partition; `parse` reads its file
+//! - `arrange`: how much of the disk each gets
+//! - [`DiskBuild`]: the file systems, hash trees and the table are written
+//!
+//! The subset of the settings is that of `docs/definitions.md`; all others are refused by name.
+
+mod arrange;
+mod parse;
+mod swap;
+mod write;
+
+pub use parse::{Contents, Definition, FileSystem, Sizes, VerityRole};
+pub use write::{DiskBuild, OptionsOf, PartitionWritten};
+
+use crate::amendments::list_error;
+use seekless_images::Error;
+use seekless_partition::Architecture;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+/// Sizes and places of partitions are multiples of this many bytes, as systemd-repart has them.
+const GRAIN: u64 = 4096;
+
+/// The first partition begins here, in bytes; without a size, the disk has as much behind the last.
+const FIRST: u64 = 1 << 20;
+
+/// Bytes at the end of a disk for the copy of the table: 32 sectors of entries and its header.
+const TAIL: u64 = 33 * 512;
+
+/// Reads the files of a directory whose names end in `.conf`, in the order of their names.
+///
+/// # Errors
+/// [`ErrorKind::Corrupt`](seekless_images::ErrorKind) for a malformed line, with its number;
+/// [`ErrorKind::Unsupported`](seekless_images::ErrorKind) for a setting that is not supported, and
+/// for directories of drop-ins; [`ErrorKind::Usage`](seekless_images::ErrorKind) for a directory
+/// without definitions; [`ErrorKind::System`](seekless_images::ErrorKind) for one that cannot be
+/// read.
+pub fn read(dir: &Path, architecture: Architecture) -> Result<Vec<Definition>, Error> {
+    let io = |error| Error::io(dir.display(), &error);
+    let entries = std::fs::read_dir(dir).map_err(io)?;
+    let mut paths: Vec<PathBuf> =
+        entries.map(|entry| Ok(entry?.path())).collect::<Result<_, _>>().map_err(io)?;
+    paths.sort_unstable();
+    let ends_in = |path: &Path, end: &str| path.extension() == Some(OsStr::new(end));
+    if let Some(dropins) = paths.iter().find(|path| ends_in(path, "d") && path.is_dir()) {
+        let what = format!("{}: directories of drop-ins are not read", dropins.display());
+        return Err(Error::new(seekless_images::ErrorKind::Unsupported, what));
+    }
+    paths.retain(|path| ends_in(path, "conf"));
+    if paths.is_empty() {
+        return Err(Error::usage(format!("{}: no file ends in .conf", dir.display())));
+    }
+    let definitions = paths.iter().map(|path| parse::read(path, architecture));
+    let mut definitions: Vec<Definition> =
+        definitions.collect::<Result<_, _>>().map_err(list_error)?;
+    parse::pair(&definitions).map_err(list_error)?;
+    parse::name(&mut definitions);
+    Ok(definitions)
+}
