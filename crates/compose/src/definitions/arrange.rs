@@ -43,8 +43,10 @@ pub(super) fn arrange(
     let least = flat.iter().try_fold(FIRST, |sum, demand| sum.checked_add(demand.least));
     let round = least.and_then(|least| least.checked_add(FIRST));
     let (least, round) = least.zip(round).ok_or(TooSmall { needed: u64::MAX })?;
-    let disk = disk.map_or(round, ByteLen::get);
-    let end = disk.checked_sub(TAIL).map(|end| end / GRAIN * GRAIN);
+    let (disk, end) = match disk.map(ByteLen::get) {
+        None => (round, Some(least)),
+        Some(disk) => (disk, disk.checked_sub(TAIL).map(|end| end / GRAIN * GRAIN)),
+    };
     let Some(end) = end.filter(|&end| end >= least) else {
         return Err(TooSmall { needed: round });
     };
