@@ -216,7 +216,7 @@ fn a_hash_tree_is_that_of_its_data() {
     let digits = |number| of(number, "uuid").as_str().expect("text").replace('-', "");
     assert_eq!(digits(2) + &digits(3), root);
     assert_eq!(of(4, "uuid"), "00000000-0000-0000-0000-000000000000");
-    assert_eq!((of(1, "format"), of(2, "files")), ("vfat".into(), 66.into()));
+    assert_eq!((of(1, "format"), of(2, "files")), ("vfat".into(), 64.into()));
     let (data, hashes) = (scratch.join("data"), scratch.join("hashes"));
     extract(&disk, 2, &data);
     extract(&disk, 3, &hashes);
@@ -323,9 +323,12 @@ fn what_cannot_be_made_is_refused_by_name() {
     let dir = define(&scratch, "two", &two);
     let (code, said) = refused(&dir, &["--size", "20M"]);
     assert!(code == 5 && said.contains("at least 23068672 bytes"), "{said}");
-    for more in [&["--size", "+20M"][..], &["--size", "100000001"], &["--label", "x"], &["--disk"]]
-    {
+    for more in [&["--size", "+20M"][..], &["--size", "100000001"]] {
         assert_eq!(refused(&dir, more).0, 2, "{more:?}");
+    }
+    for more in [&["--label", "x"][..], &["--disk"], &["--verity"], &["--free", "20%"]] {
+        let args = [&["build", &tree, "--definitions", &dir, "-o", &image], more].concat();
+        assert_eq!(seekless(&args).status.code(), Some(2), "{more:?}");
     }
     fs::create_dir(format!("{dir}/one.conf.d")).expect("mkdir");
     let (code, said) = refused(&dir, &[]);

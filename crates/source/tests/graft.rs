@@ -39,7 +39,10 @@ fn listed(source: &dyn Source) -> Vec<String> {
         for entry in tree.children(dir) {
             let path = String::from_utf8(tree.path(dir)).expect("text");
             let name = String::from_utf8(tree.name(entry).to_vec()).expect("text");
-            let path = format!("{path}/{name}");
+            let path = match path.as_str() {
+                "" => format!("/{name}"),
+                path => format!("/{path}/{name}"),
+            };
             let node = tree.node(entry.node);
             match node.kind {
                 FileKind::Directory => {

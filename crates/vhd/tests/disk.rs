@@ -3,7 +3,7 @@
 #[path = "../../fs/tests/shared/skip.rs"]
 mod skip;
 
-use seekless_device::{BlockDevice, MemoryDevice};
+use seekless_device::MemoryDevice;
 use seekless_units::{ByteLen, Lba};
 use seekless_vhd::{LONGEST, TooLong, disk_in, footer, is_image};
 use skip::skip;

@@ -63,27 +63,50 @@ pub(super) fn arrange(
 /// Shares `space` bytes, at least the sum of all least sizes.
 fn share(demands: &[Demand], space: u64) -> Vec<u64> {
     let mut sizes: Vec<Option<u64>> = vec![None; demands.len()];
-    let mut left = space;
+    let mut left = Left { space, weights: demands.iter().map(|it| u64::from(it.weight)).sum() };
     loop {
         let open = || demands.iter().enumerate().filter(|(at, _)| sizes[*at].is_none());
-        let weights: u64 = open().map(|(_, demand)| u64::from(demand.weight)).sum();
-        let part = |demand: &Demand| match weights {
-            0 => 0,
-            _ => (u128::from(left) * u128::from(demand.weight) / u128::from(weights)) as u64,
-        };
-        let short = open().find(|(_, demand)| part(demand) < demand.least);
-        let long = || open().find(|(_, demand)| part(demand) > demand.most);
+        let short = open().find(|(_, demand)| left.share(demand) < demand.least);
+        let long = || open().find(|(_, demand)| left.share(demand) > demand.most);
         let (at, size) = match (short, long()) {
             (Some((at, demand)), _) => (at, demand.least),
             (None, Some((at, demand))) => (at, demand.most),
-            (None, None) => {
-                let parts: Vec<u64> =
-                    demands.iter().map(|demand| part(demand) / GRAIN * GRAIN).collect();
-                return sizes.iter().zip(parts).map(|(size, part)| size.unwrap_or(part)).collect();
-            }
+            (None, None) => break,
         };
+        left.take(&demands[at], size);
         sizes[at] = Some(size);
-        left -= size.min(left);
+    }
+    // What rounding leaves of one is the next one's.
+    let size_of = |(size, demand): (Option<u64>, &Demand)| {
+        size.unwrap_or_else(|| {
+            let size = left.share(demand) / GRAIN * GRAIN;
+            left.take(demand, size);
+            size
+        })
+    };
+    sizes.into_iter().zip(demands).map(size_of).collect()
+}
+
+/// Space that has no owner yet, and the weights of those that share it.
+struct Left {
+    space: u64,
+    weights: u64,
+}
+
+impl Left {
+    fn share(&self, demand: &Demand) -> u64 {
+        match self.weights {
+            0 => 0,
+            weights => {
+                let part = u128::from(self.space) * u128::from(demand.weight) / u128::from(weights);
+                u64::try_from(part).expect("a part of 64 bits")
+            }
+        }
+    }
+
+    fn take(&mut self, demand: &Demand, size: u64) {
+        self.space = self.space.checked_sub(size).expect("the least sizes fit");
+        self.weights -= u64::from(demand.weight);
     }
 }
 
