@@ -8,6 +8,7 @@ use seekless_compose::base::{Moved, Taken};
 use seekless_device::{BlockDevice, FileDevice};
 use seekless_fs::format::OpenOptions;
 use seekless_images::Place;
+use seekless_images::targets::is_written_only;
 use seekless_report::table::grouped;
 use seekless_units::{ByteLen, format_size};
 use serde_json::{Map, Value};
@@ -44,6 +45,9 @@ impl Written {
 
     /// An image in a part of a disk.
     pub(crate) fn image_in(path: &Path, place: &Place, files: u64) -> Result<Self, Failure> {
+        if is_written_only(path) {
+            return Ok(Self::file(path).with("files", files));
+        }
         let image = seekless_images::open(path, place, PLAIN)?;
         let shape = image.geometry();
         let used = shape.blocks.saturating_sub(shape.free_blocks);
@@ -71,6 +75,9 @@ impl Written {
 
     /// Adds the image's UUID.
     pub(crate) fn with_uuid(mut self, place: &Place) -> Result<Self, Failure> {
+        if is_written_only(&self.path) {
+            return Ok(self);
+        }
         let uuid = seekless_images::open(&self.path, place, PLAIN)?.geometry().uuid_text();
         self.text += &format!(", UUID {uuid}");
         self.fields.insert("uuid".into(), uuid.into());

@@ -125,14 +125,22 @@ fn random_definitions(numbers: &mut Numbers) -> Vec<(String, String)> {
                 text += &format!("PaddingWeight={}\n", numbers.below(1000));
             }
             if numbers.below(4) == 0 {
-                text += &format!("PaddingMinBytes={}K\nPaddingMaxBytes=50M\n", numbers.below(9000));
+                let least = 4 * numbers.below(2000);
+                text += &format!("PaddingMinBytes={least}K\nPaddingMaxBytes=50M\n");
             }
             if numbers.below(4) == 0 {
                 text += &format!("Label=part {number}\n");
             }
-            if numbers.below(4) == 0 && kind.len() < 36 && !["esp", "linux-generic"].contains(&kind)
-            {
-                text += numbers.one(&["ReadOnly=yes\n", "NoAuto=yes\n", "Flags=0x5\n"]);
+            // libfdisk takes bits from 48 on.
+            let flags = ["Flags=0x5000000000000000\n", "NoAuto=yes\n", "ReadOnly=yes\n"];
+            let known = match kind {
+                "esp" | "linux-generic" => 1,
+                "swap" => 2,
+                kind if kind.len() == 36 => 1,
+                _ => 3,
+            };
+            if numbers.below(3) == 0 {
+                text += numbers.one(&flags[..known]);
             }
             (format!("{}0-part", number + 1), text)
         })

@@ -374,3 +374,11 @@ fn file_of_length(file: &File, len: ByteLen, path: &Path) -> Result<Arc<dyn Bloc
     let file = file.try_clone().map_err(io)?;
     Ok(Arc::new(FileDevice::from_file(file, true).map_err(io)?))
 }
+
+/// Whether a file has a format that is written and not read: VHDX or VMDK.
+#[must_use]
+pub fn is_written_only(path: &Path) -> bool {
+    let mut head = [0; 8];
+    let read = FileDevice::open(path).and_then(|file| Ok(file.read(Lba::ZERO, &mut head)));
+    read.is_ok_and(|read| read.is_ok()) && (head == *b"vhdxfile" || head.starts_with(b"KDMV"))
+}

@@ -61,13 +61,16 @@ pub enum Designator {
 }
 
 impl Designator {
-    /// Whether the flags "no automatic mount" and "read-only" have a meaning.
+    /// Whether the flag "no automatic mount" has a meaning.
     #[must_use]
-    pub const fn knows_flags(self) -> bool {
-        matches!(
-            self,
-            Self::Xbootldr | Self::Swap | Self::Mounted | Self::Verity | Self::VeritySignature
-        )
+    pub const fn knows_no_auto(self) -> bool {
+        matches!(self, Self::Swap) || self.knows_read_only()
+    }
+
+    /// Whether the flag "read-only" has a meaning.
+    #[must_use]
+    pub const fn knows_read_only(self) -> bool {
+        matches!(self, Self::Xbootldr | Self::Mounted | Self::Verity | Self::VeritySignature)
     }
 
     /// Whether the flag "grow the file system" has a meaning.

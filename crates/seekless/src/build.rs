@@ -632,8 +632,12 @@ impl Build {
                 composition.write(options, older)?.len
             }
         };
+        // Some formats of files are written and not read.
+        let device = target.written().expect("the image was written to it");
         target.finish()?;
-        let image: Image = crate::open(path)?;
+        let options = OpenOptions::default();
+        let inner = seekless_fs::format::open(seekless_images::FORMATS, device, options)?;
+        let image = Image::of(path, inner);
         let shape = image.volume();
         let used = (shape.blocks - shape.free_blocks) * u64::from(shape.block_size);
         Ok(Built { len: len.get(), used, files: image.files()?, uuid: shape.uuid })

@@ -95,6 +95,13 @@ pub struct Image {
     inner: Arc<dyn Inspect>,
 }
 
+impl Image {
+    /// An image that has just been written.
+    pub(crate) fn of(path: &Path, inner: Arc<dyn Inspect>) -> Self {
+        Self { path: path.to_path_buf(), inner }
+    }
+}
+
 /// The shape of a file system.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[non_exhaustive]

@@ -31,7 +31,7 @@ pub(super) struct TooSmall {
 ///
 /// Space beyond the least sizes is shared by weight: whoever would get less than its least or more
 /// than its most gets that, and the others share again (as `context_grow_partitions_on_free_area`
-/// of systemd-repart does).
+/// of systemd-repart does). Free space that nobody asks for goes to the first partitions.
 ///
 /// # Errors
 /// [`TooSmall`] for a disk that does not hold the least sizes.
@@ -60,7 +60,8 @@ pub(super) fn arrange(
     Ok(Arrangement { places, disk: ByteLen::new(disk) })
 }
 
-/// Shares `space` bytes, at least the sum of all least sizes.
+/// Shares `space` bytes, at least the sum of all least sizes, between partitions and the free space
+/// behind each, in turn.
 fn share(demands: &[Demand], space: u64) -> Vec<u64> {
     let mut sizes: Vec<Option<u64>> = vec![None; demands.len()];
     let mut left = Left { space, weights: demands.iter().map(|it| u64::from(it.weight)).sum() };
@@ -84,7 +85,14 @@ fn share(demands: &[Demand], space: u64) -> Vec<u64> {
             size
         })
     };
-    sizes.into_iter().zip(demands).map(size_of).collect()
+    let mut sizes: Vec<u64> = sizes.into_iter().zip(demands).map(size_of).collect();
+    // What nobody has a share in is given to the first partitions that may be larger.
+    for (size, demand) in sizes.iter_mut().zip(demands).step_by(2) {
+        let more = (demand.most - *size).min(left.space / GRAIN * GRAIN);
+        *size += more;
+        left.space -= more;
+    }
+    sizes
 }
 
 /// Space that has no owner yet, and the weights of those that share it.
@@ -146,6 +154,10 @@ mod tests {
         assert_eq!(sizes(&[demand(10, 20, 1000), free], Some(101)), Ok(vec![20, 80]));
         assert_eq!(sizes(&[demand(70, u64::MAX, 1000), free], Some(101)), Ok(vec![70, 30]));
         assert_eq!(sizes(&[demand(10, u64::MAX, 0), free], Some(101)), Ok(vec![10, 90]));
+        assert_eq!(
+            sizes(&[demand(10, u64::MAX, 0), demand(10, 10, 1)], Some(101)),
+            Ok(vec![90, 10])
+        );
         assert_eq!(sizes(&[demand(10, 10, 0)], Some(101)), Ok(vec![10]));
         assert_eq!(sizes(&[free, free], Some(20)), Err(22));
         // What one cannot take is the others'.

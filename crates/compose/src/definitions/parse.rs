@@ -320,10 +320,13 @@ impl Settings {
             }
             (Some(role), Some(key)) => Some((role, key)),
         };
-        let knows_flags = designator.is_some_and(Designator::knows_flags);
-        let knows_growth = designator.is_some_and(Designator::knows_growth);
-        if (self.no_auto.is_some() || self.read_only.is_some()) && !knows_flags {
-            return unsupported("NoAuto= and ReadOnly= have no meaning for this type");
+        let knows = |knows: fn(Designator) -> bool| designator.is_some_and(knows);
+        let knows_growth = knows(Designator::knows_growth);
+        if self.no_auto.is_some() && !knows(Designator::knows_no_auto) {
+            return unsupported("NoAuto= has no meaning for this type");
+        }
+        if self.read_only.is_some() && !knows(Designator::knows_read_only) {
+            return unsupported("ReadOnly= has no meaning for this type");
         }
         if self.grows.is_some() && !knows_growth {
             return unsupported("GrowFileSystem= has no meaning for this type");
@@ -572,7 +575,7 @@ mod tests {
             ("[Partition]\nWeight=1000001\n", "line 2: Weight="),
             ("[Partition]\nFormat=ext4\nCopyBlocks=/x\n", "line 3: CopyBlocks= excludes Format="),
             ("[Partition]\nVerity=data\nFormat=ext4\n", "line 3: Verity= needs VerityMatchKey="),
-            ("[Partition]\nType=esp\nReadOnly=yes\n", "line 3: NoAuto= and ReadOnly="),
+            ("[Partition]\nType=esp\nReadOnly=yes\n", "line 3: ReadOnly= has no meaning"),
             ("[Transfer]\n", "line 1: the section [Transfer]"),
             ("", "line 1: no section"),
         ] {

@@ -223,7 +223,7 @@ impl DiskBuild<'_> {
         Ok(())
     }
 
-    /// A part of the disk.
+    /// A part of the disk, behind which nothing is written yet: the disk ends with it.
     fn device(&self, start: ByteLen, len: ByteLen) -> Result<Window, Error> {
         let end = ByteLen::new(start.get() + len.get());
         let device = self.target.device(end, self.progress)?;
@@ -241,16 +241,16 @@ impl DiskBuild<'_> {
             let wanted = Some((role, key.to_owned()));
             self.definitions.iter().position(|one| one.verity == wanted)
         };
+        let end = ByteLen::new(arranged.disk.get() - TAIL);
+        let disk = self.target.disk(end, ByteLen::new(TAIL), self.progress)?;
         for tree in 0..self.definitions.len() {
             let Some((VerityRole::Hash, key)) = &self.definitions[tree].verity else { continue };
             let data = of(VerityRole::Data, key).expect("each tree has data: `parse::pair`");
-            let root = self.seal(arranged.places[data], arranged.places[tree]).map_err(about)?;
-            let ids = halves(&root);
-            (written[data].entry.id, written[tree].entry.id) = ids;
+            let places = (arranged.places[data], arranged.places[tree]);
+            let root = self.seal(&disk, places).map_err(about)?;
+            (written[data].entry.id, written[tree].entry.id) = halves(&root);
             written[tree].root_hash = Some(root.to_string());
         }
-        let end = ByteLen::new(arranged.disk.get() - TAIL);
-        let disk = self.target.disk(end, ByteLen::new(TAIL), self.progress)?;
         let mut heads = Vec::new();
         for (definition, one) in self.definitions.iter().zip(written.iter_mut()) {
             let len = usize::try_from(one.entry.len.get().min(IDENTITY)).unwrap_or(usize::MAX);
@@ -273,13 +273,13 @@ impl DiskBuild<'_> {
     }
 
     /// Writes the hash tree of one partition into another.
-    fn seal(&self, data: (ByteLen, ByteLen), tree: (ByteLen, ByteLen)) -> Result<RootHash, Error> {
-        let end = |(start, len): (ByteLen, ByteLen)| start.get() + len.get();
-        // Both in one device: each call for it changes its length.
-        let all = ByteLen::new(end(data).max(end(tree)));
-        let device = self.target.device(all, self.progress)?;
+    fn seal(
+        &self,
+        disk: &Arc<dyn BlockDevice>,
+        (data, tree): ((ByteLen, ByteLen), (ByteLen, ByteLen)),
+    ) -> Result<RootHash, Error> {
         let part = |(start, len): (ByteLen, ByteLen)| {
-            Window::new(device.clone(), Lba::containing(start), len).map_err(failed)
+            Window::new(disk.clone(), Lba::containing(start), len).map_err(failed)
         };
         let (data, tree) = (part(data)?, part(tree)?);
         let verity = Verity::new(&data).map_err(unsealed)?;
