@@ -8,7 +8,6 @@
 //! names.
 
 use crate::pages::PageSet;
-use crate::replay::beginnings;
 use crate::trace::{EventRef, Events, Op};
 use hashbrown::HashMap;
 use std::num::NonZero;
@@ -16,24 +15,13 @@ use std::num::NonZero;
 /// Bytes that the kernel reads of a program to find its format.
 const HEAD: u64 = 4096;
 
-/// An event that remains.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Essential {
-    /// Which event of the trace.
-    pub at: usize,
-    /// The event with which its stretch begins: the reads of a process until it waits for another
-    /// one.
-    pub began: usize,
-}
-
-/// The events that a layout depends on, in the order of the trace.
+/// The events that a layout depends on, by their places in the trace, in order.
 #[must_use]
-pub fn essential(events: &Events) -> Vec<Essential> {
-    let began = beginnings(events);
+pub fn essential(events: &Events) -> Vec<usize> {
     let mut is_needed = vec![false; events.len()];
     Pass::new(events, &mut is_needed).run();
     let needed = is_needed.iter().enumerate().filter(|(_, is_needed)| **is_needed);
-    needed.map(|(at, _)| Essential { at, began: began[at] as usize }).collect()
+    needed.map(|(at, _)| at).collect()
 }
 
 /// The pass over the events.
@@ -217,7 +205,7 @@ mod tests {
 
     fn essentials(events: Vec<Event>) -> Vec<usize> {
         let events: Events = events.into_iter().collect();
-        essential(&events).into_iter().map(|one| one.at).collect()
+        essential(&events)
     }
 
     fn event(pid: u32, op: Op, path: &str) -> Event {

@@ -43,8 +43,8 @@ const SUM_KEY: &str = "data_crc32c";
 /// Columns of text, of flags and of numbers.
 const TEXTS: [(&str, bool); 3] = [("path", false), ("op", true), ("stream", true)];
 const FLAGS: [&str; 2] = ["missing", "fetched"];
-const NUMBERS: [&str; 8] =
-    ["offset", "end", "stream_number", "traces", "machines", "weight", "rank", "group"];
+const NUMBERS: [&str; 7] =
+    ["offset", "end", "stream_number", "traces", "machines", "weight", "rank"];
 
 /// Values of one of the columns with the parts of the order.
 fn part_name(part: usize) -> String {
@@ -86,7 +86,7 @@ impl Columns {
     }
 
     fn push(&mut self, key: &Key, run: &Run) {
-        let Touches { traces, machines, weight, rank, group, stream, parts } = &run.touches;
+        let Touches { traces, machines, weight, rank, stream, parts } = &run.touches;
         let texts = [key.path.clone(), key.op.as_bytes().to_vec(), stream.name.as_bytes().to_vec()];
         for (column, text) in self.texts.iter_mut().zip(texts) {
             self.text += text.len();
@@ -95,7 +95,7 @@ impl Columns {
         for (column, flag) in self.flags.iter_mut().zip([key.missing, key.fetched]) {
             column.push(flag);
         }
-        let numbers = [run.from, run.to, stream.number, *traces, *machines, *weight, *rank, *group];
+        let numbers = [run.from, run.to, stream.number, *traces, *machines, *weight, *rank];
         for (column, number) in self.numbers.iter_mut().zip(numbers.into_iter().chain(*parts)) {
             // Unsigned ones have the bits of signed ones there.
             column.push(number.cast_signed());
@@ -118,13 +118,13 @@ impl Columns {
         let name = names.get(text(2).ok_or_else(short)?)?;
         let (from, to) = (number()?, number()?);
         let stream = Stream { number: number()?, name };
-        let (traces, machines, weight) = (number()?, number()?, number()?);
-        let (rank, group) = (number()?, number()?);
+        let (traces, machines) = (number()?, number()?);
+        let (weight, rank) = (number()?, number()?);
         let mut parts = [0; PARTS];
         for part in &mut parts {
             *part = number()?;
         }
-        let touches = Touches { traces, machines, weight, rank, group, stream, parts };
+        let touches = Touches { traces, machines, weight, rank, stream, parts };
         if !touches.is_sound() || from > to {
             return Err(SummaryError::Corrupt("a row contradicts itself"));
         }
@@ -176,7 +176,7 @@ impl Writer {
             .set_offset_index_disabled(true)
             .set_column_dictionary_enabled(path.clone(), false)
             .set_column_encoding(path, parquet::basic::Encoding::DELTA_BYTE_ARRAY);
-        for name in ["offset", "end", "rank", "group", "weight"] {
+        for name in ["offset", "end", "rank", "weight"] {
             let column = ColumnPath::from(name);
             properties = properties
                 .set_column_dictionary_enabled(column.clone(), false)

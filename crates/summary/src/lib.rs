@@ -1,9 +1,8 @@
 //! Summaries of traces: all that a layout needs of them, and no more.
 //!
 //! For each file and range a summary has the number of traces that touched it, their weight, where in
-//! the traces this was, in which process, and in which stretch: ranges of a stretch of a process's
-//! reads have the same place of its beginning. Its size grows with the ranges that are touched, not
-//! with events or machines.
+//! the traces this was, and in which process. Its size grows with the ranges that are touched, not with
+//! events or machines.
 //!
 //! A summary of one trace is exact ([`Form::Exact`]): it has all events that the layout depends on, and
 //! gives the layout of the trace. Summaries of several traces are on a grid of pages

@@ -15,16 +15,15 @@ impl Summary {
         let mut names: HashMap<&str, Arc<str>> = HashMap::new();
         let mut rows: BTreeMap<Key, Vec<Run>> = BTreeMap::new();
         let place = |at: usize| ((at as u64) << 32) / events.len() as u64;
-        for one in essential(events) {
-            let event = events.get(one.at).expect("an event of the trace");
+        for at in essential(events) {
+            let event = events.get(at).expect("an event of the trace");
             let name = event.op.name();
             let op = names.entry(name).or_insert_with(|| name.into()).clone();
             let EventRef { missing, fetched, .. } = event;
             let key = Key { path: event.path.to_vec(), op, missing, fetched };
             // A length may lead behind any file, but not to the end of each.
             let to = event.end().map_or(TO_THE_END, |end| end.min(TO_THE_END - 1));
-            let (rank, group) = (place(one.at), place(one.began));
-            let touches = Touches::once(weight, rank, group, streams[&event.pid].clone());
+            let touches = Touches::once(weight, place(at), streams[&event.pid].clone());
             rows.entry(key).or_default().push(Run { from: event.offset.min(to), to, touches });
         }
         let header = Header { traces: 1, machines: 1, form: Form::Exact, min_machines: 0 };

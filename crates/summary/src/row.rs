@@ -49,9 +49,6 @@ pub(crate) struct Touches {
     pub(crate) weight: u64,
     /// The sum of the places in the traces at which it was touched first, each in parts of 2^32.
     pub(crate) rank: u64,
-    /// The sum of the places at which the stretches began in which it was: ranges with equal sums
-    /// are read together.
-    pub(crate) group: u64,
     pub(crate) stream: Stream,
     /// How many of the places lie in which sixteenth.
     pub(crate) parts: [u64; PARTS],
@@ -81,11 +78,11 @@ pub(crate) struct Group {
 
 impl Touches {
     /// Touches of one trace.
-    pub(crate) fn once(weight: u64, rank: u64, group: u64, stream: Stream) -> Self {
+    pub(crate) fn once(weight: u64, rank: u64, stream: Stream) -> Self {
         let mut parts = [0; PARTS];
         let part = usize::try_from(rank >> 28).expect("a part");
         parts[part] = 1;
-        Self { traces: 1, machines: 1, weight, rank, group, stream, parts }
+        Self { traces: 1, machines: 1, weight, rank, stream, parts }
     }
 
     /// The touches of both; `None` if there are more than can be counted.
@@ -99,7 +96,6 @@ impl Touches {
             machines: self.machines.checked_add(other.machines)?,
             weight: self.weight.checked_add(other.weight)?,
             rank: self.rank.checked_add(other.rank)?,
-            group: self.group.checked_add(other.group)?,
             stream: self.stream.clone().min(other.stream.clone()),
             parts,
         })
@@ -112,7 +108,7 @@ impl Touches {
         self.traces > 0
             && (1..=self.traces).contains(&self.machines)
             && sum == Some(self.traces)
-            && most.is_none_or(|most| self.rank < most && self.group < most)
+            && most.is_none_or(|most| self.rank < most)
     }
 
     /// The part that the place lies in at which `percent` of the traces have touched it.

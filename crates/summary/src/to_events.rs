@@ -19,8 +19,7 @@ struct Row<'a> {
 impl Summary {
     /// Events in the order to lay out by, without times. Those of a summary of one trace give the
     /// layout of the trace. Of several traces, files that more of them touch come first, by weight;
-    /// then those whose stretches begin earlier on average, and those of one process, so that
-    /// ranges of a stretch stay together; within a stretch, those that are touched earlier by most, and on average.
+    /// then ranges that are touched earlier by most, and on average.
     #[must_use]
     pub fn to_events(&self) -> Events {
         let rows = self.in_order();
@@ -131,8 +130,7 @@ fn order(one: &Row<'_>, two: &Row<'_>) -> Ordering {
     };
     Reverse(one.weight)
         .cmp(&Reverse(two.weight))
-        .then_with(|| mean(a.group, b.group))
-        .then_with(|| a.stream.cmp(&b.stream))
         .then_with(|| a.quantile(50).cmp(&b.quantile(50)))
         .then_with(|| mean(a.rank, b.rank))
+        .then_with(|| a.stream.cmp(&b.stream))
 }

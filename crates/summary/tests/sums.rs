@@ -140,12 +140,12 @@ fn the_floor_leaves_out_ranges_of_few_machines() {
 }
 
 #[test]
-fn files_of_more_weight_come_first_and_stretches_stay_together() {
+fn files_of_more_weight_come_first_and_then_those_that_are_read_earlier() {
     let read = |time, pid: u32, path: &str| {
         let event = Event::new(Nanos::new(time), Op::Read, path.into()).by(pid);
         Event { comm: Some(pid.to_string()), ..event }
     };
-    // Two processes run at the same time, the one before or behind the other. /late is read by all,
+    // Two processes take turns, and either begins. /late is read by all,
     // at the end.
     let of = |own: &str, first: u64| -> Events {
         let mut all = vec![read(first, 2, "/a1"), read(first + 2, 2, "/a2")];
@@ -163,7 +163,7 @@ fn files_of_more_weight_come_first_and_stretches_stay_together() {
         .iter()
         .map(|event| String::from_utf8_lossy(event.path).into_owned())
         .collect();
-    let wanted = ["/three", "/b1", "/b2", "/a1", "/a2", "/late", "/one", "/two"];
+    let wanted = ["/three", "/b1", "/a1", "/b2", "/a2", "/late", "/one", "/two"];
     assert_eq!(paths, wanted);
 }
 

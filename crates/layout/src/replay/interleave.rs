@@ -48,17 +48,6 @@ fn pause_between(events: &Events, from: usize, to: usize) -> u64 {
     to.get().saturating_sub(from.get())
 }
 
-/// For each event, the one with which its stretch begins: the reads of a process until it waits for
-/// another one.
-pub(crate) fn beginnings(events: &Events) -> Vec<u32> {
-    let mut began: Vec<u32> = Vec::with_capacity(events.len());
-    for ((at, step), number) in steps(events).enumerate().zip(0u32..) {
-        debug_assert!(began.len() == at, "one for each event");
-        began.push(step.own.filter(|_| step.goes_on).map_or(number, |own| began[own]));
-    }
-    began
-}
-
 /// The events in the order of one more run, by their places in the trace. The
 /// events of a process stay in their order, and so do all of a trace in which
 /// processes follow each other; a trace without processes is left as it is.
@@ -194,7 +183,6 @@ mod tests {
         let events: Vec<Event> = (0..4000).map(|n| event(n * 100, 1 + (n % 4) as u32)).collect();
         let recorded = all(&events);
         let order = drawn(&recorded, 1);
-        assert_eq!(beginnings(&recorded)[..9], [0, 1, 2, 3, 0, 1, 2, 3, 0]);
         for pid in 1..=4 {
             let own: Vec<u32> =
                 order.iter().copied().filter(|at| events[*at as usize].pid == pid).collect();

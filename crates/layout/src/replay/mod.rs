@@ -17,7 +17,6 @@ mod readahead;
 mod symlinks;
 
 pub use faults::executable_segments;
-pub(crate) use interleave::beginnings;
 pub use kernel::KernelVersion;
 pub use symlinks::add_symlinks;
 
