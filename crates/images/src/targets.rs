@@ -379,6 +379,6 @@ fn file_of_length(file: &File, len: ByteLen, path: &Path) -> Result<Arc<dyn Bloc
 #[must_use]
 pub fn is_written_only(path: &Path) -> bool {
     let mut head = [0; 8];
-    let read = FileDevice::open(path).and_then(|file| Ok(file.read(Lba::ZERO, &mut head)));
-    read.is_ok_and(|read| read.is_ok()) && (head == *b"vhdxfile" || head.starts_with(b"KDMV"))
+    let is_read = FileDevice::open(path).is_ok_and(|file| file.read(Lba::ZERO, &mut head).is_ok());
+    is_read && (head == *b"vhdxfile" || head.starts_with(b"KDMV"))
 }

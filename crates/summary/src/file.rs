@@ -488,7 +488,7 @@ mod tests {
 
     fn group(traces: u64) -> Group {
         let key = Key { path: b"/a".to_vec(), op: "read".into(), missing: false, fetched: false };
-        let once = Touches::once(1, 0, 0, Stream { number: 0, name: "".into() });
+        let once = Touches::once(1, 0, Stream { number: 0, name: "".into() });
         let touches = (1..traces).fold(once.clone(), |sum, _| sum.plus(&once).unwrap());
         Group { key, runs: vec![Run { from: 0, to: 4096, touches }] }
     }

@@ -1,6 +1,7 @@
 //! `seekless build`: an ext, UFS or FAT image from a tree.
 
 mod amend;
+mod definition_args;
 mod definitions;
 mod disk;
 mod ext_args;
@@ -22,7 +23,7 @@ use crate::uuid::WantedUuid;
 use crate::written::Written;
 use amend::AmendArgs;
 use clap::{ArgGroup, Args, ValueEnum};
-use definitions::DefinitionArgs;
+use definition_args::DefinitionArgs;
 use disk::DiskArgs;
 use ext_args::ExtArgs;
 use like::LikeArgs;
@@ -38,6 +39,7 @@ use seekless_fs::source::Source;
 use seekless_images::Place;
 use seekless_images::output::name_of;
 use seekless_images::targets::Target;
+use seekless_source::Amendments;
 use seekless_units::{ByteLen, parse_size};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -270,6 +272,13 @@ impl BuildArgs {
             return Err(Failure::usage(what));
         }
         Ok(options)
+    }
+
+    /// The changes to the whole tree.
+    fn amendments(&self) -> Result<Amendments, Failure> {
+        let is_ext = self.fat_width().is_none() && self.ufs_version().is_none();
+        let lost_and_found = is_ext.then(|| self.ext.makes_lost_and_found());
+        self.amend.read(!self.sources.is_empty(), lost_and_found)
     }
 
     /// The place of the file system in the output.

@@ -125,7 +125,7 @@ mod tests {
     const M: u64 = 1 << 20;
 
     fn demand(least: u64, most: u64, weight: u32) -> Demand {
-        Demand { least: least * M, most: most.checked_mul(M).unwrap_or(u64::MAX), weight }
+        Demand { least: least * M, most: if most == u64::MAX { most } else { most * M }, weight }
     }
 
     const NONE: Demand = Demand { least: 0, most: u64::MAX, weight: 0 };

@@ -1,6 +1,5 @@
 //! Options of changes to the whole tree.
 
-use super::BuildArgs;
 use crate::failure::Failure;
 use clap::Args;
 use seekless_compose::amendments::WantedAmendments;
@@ -43,32 +42,33 @@ impl AmendArgs {
         let single = self.manifest.iter().chain(&self.file_contexts);
         single.chain(&self.device_table).chain(&self.makedevs)
     }
-}
 
-impl BuildArgs {
-    /// Reads the files that describe the changes.
-    pub(super) fn amendments(&self) -> Result<Amendments, Failure> {
-        let args = &self.amend;
-        let is_ext = self.fat_width().is_none() && self.ufs_version().is_none();
-        if args.file_contexts.is_some() && !is_ext {
+    /// Reads the files that describe the changes to a tree of sources, or without one to that of the
+    /// manifest. `lost_and_found` tells whether an ext image gets one; `None` for other formats.
+    pub(super) fn read(
+        &self,
+        has_source: bool,
+        lost_and_found: Option<bool>,
+    ) -> Result<Amendments, Failure> {
+        if self.file_contexts.is_some() && lost_and_found.is_none() {
             return Err(Failure::usage("--file-contexts is for ext images"));
         }
-        let role = match (self.sources.is_empty(), args.only_listed) {
-            (true, _) => ManifestRole::Whole,
-            (false, true) => ManifestRole::Selection,
-            (false, false) => ManifestRole::Attributes,
+        let role = match (has_source, self.only_listed) {
+            (false, _) => ManifestRole::Whole,
+            (true, true) => ManifestRole::Selection,
+            (true, false) => ManifestRole::Attributes,
         };
         let of = |paths: &[PathBuf], syntax| -> Vec<(PathBuf, TableSyntax)> {
             paths.iter().map(|path| (path.clone(), syntax)).collect()
         };
-        let tables = of(&args.device_table, TableSyntax::Genext2fs);
+        let tables = of(&self.device_table, TableSyntax::Genext2fs);
         let wanted = WantedAmendments {
-            manifest: args.manifest.clone().map(|path| (path, role)),
-            tables: [tables, of(&args.makedevs, TableSyntax::Makedevs)].concat(),
-            hard_dereference: args.hard_dereference,
-            file_contexts: args.file_contexts.clone(),
-            mount_point: args.mount_point.clone(),
+            manifest: self.manifest.clone().map(|path| (path, role)),
+            tables: [tables, of(&self.makedevs, TableSyntax::Makedevs)].concat(),
+            hard_dereference: self.hard_dereference,
+            file_contexts: self.file_contexts.clone(),
+            mount_point: self.mount_point.clone(),
         };
-        Ok(wanted.read(self.ext.makes_lost_and_found())?)
+        Ok(wanted.read(lost_and_found.unwrap_or_default())?)
     }
 }

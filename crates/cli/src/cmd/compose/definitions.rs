@@ -9,7 +9,6 @@ use crate::progress;
 use crate::say::say;
 use crate::source::{Purpose, source_date_epoch};
 use crate::written::Written;
-use clap::Args;
 use seekless_compose::definitions::{Definition, DiskBuild, FileSystem, PartitionWritten};
 use seekless_compose::formats::Options;
 use seekless_compose::traces;
@@ -23,32 +22,8 @@ use seekless_report::table::grouped;
 use seekless_source::LayeredSource;
 use seekless_units::format_size;
 use serde_json::{Value, json};
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-
-/// Which partitions a disk has.
-#[derive(Args, Debug)]
-pub(super) struct DefinitionArgs {
-    /// Make the image of a disk with the partitions that the files DIR/*.conf define, as those of
-    /// systemd-repart do (repart.d(5)); CopyFiles= copies from SOURCE. --size is that of the disk
-    #[arg(
-        long,
-        value_name = "DIR",
-        group = "typed",
-        conflicts_with_all = [
-            "disk", "esp", "verity", "verity_tree", "root_hash_file", "like", "share", "format",
-            "label", "uuid", "free", "drop",
-        ]
-    )]
-    definitions: Option<PathBuf>,
-}
-
-impl DefinitionArgs {
-    pub(super) fn directory(&self) -> Option<&PathBuf> {
-        self.definitions.as_ref()
-    }
-}
 
 impl BuildArgs {
     /// The options of the file system in a partition, without size and label.
