@@ -8,6 +8,8 @@ use seekless_units::Ino;
 pub enum Action {
     /// A name of a file is gone.
     DropLink(Ino),
+    /// A name of a file is gone, or there, for which its inode had a link more.
+    DropHeld(Ino),
     /// A directory's name is gone.
     DropDirectory {
         /// The directory.

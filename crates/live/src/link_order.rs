@@ -57,7 +57,15 @@ pub trait LinkOrder<F: OrderedLinks> {
     fn hold_named(live: &mut Live<F>, ino: Ino) -> Result<Ids, FsError>;
 
     /// Takes that count back once the changes `after` are on the disk.
-    fn release_named(live: &mut Live<F>, after: &[ChangeId], ino: Ino);
+    fn release_named(live: &mut Live<F>, after: &[ChangeId], ino: Ino) -> Result<(), FsError>;
+
+    /// A directory has a name less of two that a crash has left it; the change `removed` takes it
+    /// from the disk.
+    fn lose_second_name(
+        live: &mut Live<F>,
+        ino: Ino,
+        removed: Option<ChangeId>,
+    ) -> Result<(), FsError>;
 
     /// Counts one subdirectory less in a directory; the change `turned` points the `..` of the
     /// subdirectory elsewhere.
@@ -132,9 +140,19 @@ impl<F: OrderedLinks> LinkOrder<F> for CountFirst {
         Ok(Ids::from_slice(&[live.namespace().raise_links(ino)?]))
     }
 
-    fn release_named(live: &mut Live<F>, after: &[ChangeId], ino: Ino) {
+    fn release_named(live: &mut Live<F>, after: &[ChangeId], ino: Ino) -> Result<(), FsError> {
         let mut changes = live.volume.core.cache.changes();
         changes.defer(after, Kind::NameRemoved, Action::DropLink(ino));
+        Ok(())
+    }
+
+    /// Both names were counted.
+    fn lose_second_name(
+        live: &mut Live<F>,
+        ino: Ino,
+        removed: Option<ChangeId>,
+    ) -> Result<(), FsError> {
+        live.namespace().lose_name(ino, removed)
     }
 
     fn lose_child(live: &mut Live<F>, dir: Ino, turned: ChangeId) -> Result<(), FsError> {
@@ -201,10 +219,22 @@ impl<F: OrderedLinks> LinkOrder<F> for CountLast {
     }
 
     fn hold_named(live: &mut Live<F>, ino: Ino) -> Result<Ids, FsError> {
-        live.links_last().links_of(ino)
+        live.links_last().hold(ino)
     }
 
-    fn release_named(_: &mut Live<F>, _: &[ChangeId], _: Ino) {}
+    fn release_named(live: &mut Live<F>, after: &[ChangeId], ino: Ino) -> Result<(), FsError> {
+        live.links_last().release(ino, after)
+    }
+
+    /// A directory that moves is counted for one name.
+    fn lose_second_name(
+        live: &mut Live<F>,
+        ino: Ino,
+        removed: Option<ChangeId>,
+    ) -> Result<(), FsError> {
+        live.links_last().note_gone(ino, removed)?;
+        live.volume.touch(ino)
+    }
 
     fn lose_child(live: &mut Live<F>, dir: Ino, _: ChangeId) -> Result<(), FsError> {
         live.links_last().lose_child(dir)

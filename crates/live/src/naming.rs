@@ -183,6 +183,7 @@ impl<F: OrderedLinks> Names<F> for InodeNames {
     fn act(live: &mut Live<F>, action: Action) -> Result<(), FsError> {
         match action {
             Action::DropLink(ino) => live.drop_link(ino),
+            Action::DropHeld(ino) => live.links_last().drop_held(ino),
             Action::DropDirectory { ino, parent } => live.drop_directory(ino, parent),
             Action::FreeInode { ino, is_directory } => live.free_inode(ino, is_directory),
             Action::FreeRuns(runs) => live.volume.free_runs(&runs),

@@ -85,6 +85,9 @@ pub struct Node<M> {
     pub recorded: Option<u64>,
     /// Number of opens.
     pub(crate) holds: u32,
+    /// How many of its links are for names that are going from the disk, or to which it moves, where
+    /// a file has no fewer links than names.
+    pub(crate) held: u16,
     /// Directories in which it has names, as far as they are known.
     pub(crate) parents: Parents,
     /// Its blocks count as free already.
@@ -148,6 +151,7 @@ impl<M: Default> Node<M> {
             grown_from: None,
             recorded: None,
             holds: 0,
+            held: 0,
             parents: Parents::new(),
             counted_free: false,
             counted_in: None,

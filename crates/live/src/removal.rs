@@ -127,12 +127,13 @@ impl<F: Named> Live<F> {
     fn fetch_files(&self) -> usize {
         let next = self.volume.core.cache.ready().take(AT_ONCE);
         let look = |action: &Action| match action {
-            Action::DropLink(ino) | Action::DropDirectory { ino, .. } => self
-                .volume
-                .core
-                .nodes
-                .get(ino)
-                .map_or(0, |node| node.looked_at() ^ F::looked_at(&node.map)),
+            Action::DropLink(ino) | Action::DropHeld(ino) | Action::DropDirectory { ino, .. } => {
+                self.volume
+                    .core
+                    .nodes
+                    .get(ino)
+                    .map_or(0, |node| node.looked_at() ^ F::looked_at(&node.map))
+            }
             Action::FreeRuns(_) | Action::FreeInode { .. } => 0,
         };
         let (mut count, mut seen) = (0usize, 0);

@@ -5,8 +5,12 @@
 //! links once its first name is there, and loses them, and its blocks with them,
 //! before its last name goes; that is one change of one sector, after which the
 //! name leads to nothing. Its number is given to another file once the name is gone
-//! too. How many links it has as long as it has some is of no account: that is
-//! counted again.
+//! too. How many links it has as long as it has some is of no account to the check:
+//! that is counted again.
+//!
+//! Under soft updates a file has no fewer links than names there all the same, as
+//! long as it has some: the volume may be used before it is checked, and a file that
+//! loses its last link then must not have another name.
 //!
 //! A name that is replaced may be the last of its file, and neither the old file
 //! nor the new one may be without a name. In one sector the two names change
@@ -18,7 +22,7 @@ use crate::action::Action;
 use crate::link_order::OrderedLinks;
 use crate::namespace::not_found;
 use crate::{Ids, Linked, Live, Node};
-use seekless_cache::{ChangeId, Kind, Role};
+use seekless_cache::{ChangeId, Discipline, Kind, Role};
 use seekless_fs::{FileKind, FsError};
 use seekless_units::Ino;
 
@@ -38,6 +42,69 @@ impl<F: OrderedLinks> LinksLast<'_, F> {
     /// Whether each of the states between two writes matters.
     pub(crate) fn is_ordered(&self) -> bool {
         self.live.volume.core.cache.blocks().config().discipline.orders_writes()
+    }
+
+    /// Whether a file that has links on the disk has no fewer than names there.
+    fn counts_first(&self) -> bool {
+        self.live.volume.core.cache.blocks().config().discipline == Discipline::SoftUpdates
+    }
+
+    /// Counts one more name of a file for a while, where that comes first. Returns the changes that
+    /// must be on the disk for the file to be counted for the names that it has.
+    pub(crate) fn hold(&mut self, ino: Ino) -> Result<Ids, FsError> {
+        if !self.counts_first() || self.live.volume.node(ino)?.kind == FileKind::Directory {
+            return self.links_of(ino);
+        }
+        // A few links more than the maximum fit into the field.
+        let node = self.live.volume.node(ino)?;
+        node.links = node.links.saturating_add(1);
+        node.held = node.held.saturating_add(1);
+        // With it, all older changes of the inode are on the disk.
+        let core = &mut self.live.volume.core;
+        let counted = self.live.volume.format.put_links(core, ino, Role::LinkCount, &[])?;
+        Ok(Ids::from_slice(&[counted]))
+    }
+
+    /// Takes that back once some changes are on the disk.
+    pub(crate) fn release(&mut self, ino: Ino, after: &[ChangeId]) -> Result<(), FsError> {
+        if self.live.volume.node(ino)?.held == 0 {
+            return Ok(());
+        }
+        let cache = &mut self.live.volume.core.cache;
+        if after.iter().all(|&id| cache.is_committed(id)) {
+            return self.drop_held(ino);
+        }
+        cache.changes().defer(after, Kind::NameRemoved, Action::DropHeld(ino));
+        Ok(())
+    }
+
+    /// A name of a file is gone from the disk. The file may be gone as well, and its number may be
+    /// another's, of which nothing is held.
+    pub(crate) fn drop_held(&mut self, ino: Ino) -> Result<(), FsError> {
+        let core = &mut self.live.volume.core;
+        let Some(node) = core.nodes.get_mut(&ino).filter(|node| node.held > 0) else {
+            return Ok(());
+        };
+        node.held -= 1;
+        node.drop_link();
+        // A recovery may have found that it had no other name.
+        if node.links == 0 && node.holds == 0 {
+            return self.live.destroy(ino);
+        }
+        self.live.volume.format.put_links(core, ino, Role::LinkDrop, &[]).map(drop)
+    }
+
+    /// A file has a name less, and stays; it is gone from the disk once some changes are there.
+    fn count_fewer(&mut self, ino: Ino, after: &[ChangeId]) -> Result<(), FsError> {
+        let counts_first = self.counts_first();
+        let node = self.live.volume.node(ino)?;
+        if counts_first {
+            node.held = node.held.saturating_add(1);
+            return self.release(ino, after);
+        }
+        node.drop_link();
+        let core = &mut self.live.volume.core;
+        self.live.volume.format.put_links(core, ino, Role::LinkDrop, after).map(drop)
     }
 
     /// A new inode has its first name once some changes are on the disk, and its
@@ -76,13 +143,12 @@ impl<F: OrderedLinks> LinksLast<'_, F> {
         if node.effective == 0 {
             return self.withdraw_last(dir, name, ino, &[]);
         }
-        node.drop_link();
         let own = self.live.directories().find(dir, name)?.map(|slot| slot.added);
         let mut others = self.names_of(ino)?;
         others.retain(|id| Some(*id) != own);
         let removed = self.live.directories().remove(dir, name, &others)?;
         self.note_gone(ino, removed)?;
-        self.live.volume.format.put_links(&mut self.live.volume.core, ino, Role::LinkDrop, &[])?;
+        self.count_fewer(ino, removed.as_slice())?;
         self.live.volume.touch(ino)
     }
 
@@ -177,7 +243,8 @@ impl<F: OrderedLinks> LinksLast<'_, F> {
     /// A file has no links any more, once some changes are on the disk: until it is taken
     /// apart it is one that a crash leaves behind.
     fn drop_last_link(&mut self, ino: Ino, before: &[ChangeId]) -> Result<ChangeId, FsError> {
-        self.live.volume.node(ino)?.links = 0;
+        let node = self.live.volume.node(ino)?;
+        (node.links, node.held) = (0, 0);
         if self.live.volume.core.cache.is_journalled() {
             self.live.volume.note_orphan(ino, true)?;
         }

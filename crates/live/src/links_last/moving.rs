@@ -54,6 +54,15 @@ impl<F: OrderedLinks> LinksLast<'_, F> {
             .get(&moved)
             .and_then(|node| node.pending.fresh.first().copied());
         let mut after: Ids = init.into_iter().filter(|&id| !cache.is_committed(id)).collect();
+        // A new file is counted for its new name then, and may never have had the
+        // old one.
+        let linked = self.live.volume.node(moved)?.pending.linked;
+        let counted_anew = !self.live.volume.core.cache.is_committed(linked)
+            && !is_directory
+            && self.live.volume.core.cache.changes().discard(linked);
+        if !counted_anew && !is_directory && self.counts_first() {
+            after.extend(self.hold(moved)?);
+        }
         if across {
             after.extend(self.live.directories().way_to(to.0)?);
             after.extend(self.live.directories().changes_to_name(from.0, from.1)?);
@@ -65,15 +74,16 @@ impl<F: OrderedLinks> LinksLast<'_, F> {
         let way = self.live.directories().way_to(to.0)?;
         self.live.namespace().note_name(moved, to.0, &named)?;
         let before: Ids = named.iter().copied().chain(turned).chain(way).collect();
-        // A new file is counted for its new name then, and may never have had the
-        // old one.
-        let linked = self.live.volume.node(moved)?.pending.linked;
-        let counted_anew = !self.live.volume.core.cache.is_committed(linked)
-            && !is_directory
-            && self.live.volume.core.cache.changes().discard(linked);
         let removed = self.live.directories().remove(from.0, from.1, &before)?;
         if counted_anew {
+            let mut named = named;
+            if self.counts_first() {
+                named.extend(self.live.volume.leaving(moved)?);
+                named.extend(removed);
+            }
             self.count_named(moved, to.0, &named)?;
+        } else {
+            self.release(moved, removed.as_slice())?;
         }
         if let Some(removed) = removed {
             self.live.namespace().note_leaving(moved, to.0, removed)?;
@@ -231,14 +241,13 @@ impl<F: OrderedLinks> LinksLast<'_, F> {
         if self.live.volume.node(old)?.effective == 1 && self.is_ordered() {
             return self.move_over_last(from, to, (moved, kind), (old, old_kind));
         }
-        let mut after = self.links_of(moved)?;
+        let mut after = self.hold(moved)?;
         after.extend(self.names_of(old)?);
         let named = self.take_name(to, (moved, kind), &after)?;
-        let node = self.live.volume.node(old)?;
-        node.drop_effective_link();
-        node.drop_link();
+        self.live.volume.node(old)?.drop_effective_link();
         self.note_gone(old, named.last().copied())?;
-        self.leave_old_name(from, to, moved, &named)?;
+        let removed = self.leave_old_name(from, to, moved, &named)?;
+        self.release(moved, removed.as_slice())?;
         let node = self.live.volume.node(old)?;
         match (node.effective, node.holds) {
             (0, 0) if !self.live.volume.core.cache.is_journalled() => {
@@ -248,14 +257,11 @@ impl<F: OrderedLinks> LinksLast<'_, F> {
                 self.drop_last_link(old, &named)?;
                 return self.destroy_listed(old);
             }
-            (0, _) => self.drop_last_link(old, &named)?,
-            _ => self.live.volume.format.put_links(
-                &mut self.live.volume.core,
-                old,
-                Role::LinkDrop,
-                &named,
-            )?,
-        };
+            (0, _) => {
+                self.drop_last_link(old, &named)?;
+            }
+            _ => self.count_fewer(old, &named)?,
+        }
         self.live.volume.touch(old)
     }
 
@@ -317,14 +323,15 @@ impl<F: OrderedLinks> LinksLast<'_, F> {
         Ok(reached.into_iter().chain([changed]).collect())
     }
 
-    /// The name that a moved file had goes, once the new one is on the disk.
+    /// The name that a moved file had goes, once the new one is on the disk. Returns the change that
+    /// must be there for it to be gone.
     fn leave_old_name(
         &mut self,
         from: Name<'_>,
         to: Name<'_>,
         moved: Ino,
         named: &Ids,
-    ) -> Result<(), FsError> {
+    ) -> Result<Option<ChangeId>, FsError> {
         let way = self.live.directories().way_to(to.0)?;
         self.live.namespace().note_name(moved, to.0, named)?;
         let before: Ids = named.iter().copied().chain(way).collect();
@@ -332,7 +339,8 @@ impl<F: OrderedLinks> LinksLast<'_, F> {
         if let Some(removed) = removed {
             self.live.namespace().note_leaving(moved, to.0, removed)?;
         }
-        self.touch_moved(from, to, moved)
+        self.touch_moved(from, to, moved)?;
+        Ok(removed)
     }
 
     /// A file takes the only name of another, which has a third one meanwhile.
@@ -345,14 +353,16 @@ impl<F: OrderedLinks> LinksLast<'_, F> {
     ) -> Result<(), FsError> {
         let third = self.spare_name(to.0, old.0)?;
         let spot = self.live.directories().reserve(to.0, &third)?;
-        let after = self.links_of(old.0)?;
+        let after = self.hold(old.0)?;
         let aside =
             self.live.directories().insert(to.0, &spot, &third, old, Role::EntryAdd, &after)?;
         let mut after = aside;
-        after.extend(self.links_of(moved.0)?);
+        after.extend(self.hold(moved.0)?);
         let named = self.take_name(to, moved, &after)?;
         self.note_gone(old.0, named.last().copied())?;
-        self.leave_old_name(from, to, moved.0, &named)?;
+        self.release(old.0, &named)?;
+        let removed = self.leave_old_name(from, to, moved.0, &named)?;
+        self.release(moved.0, removed.as_slice())?;
         let node = self.live.volume.node(old.0)?;
         node.effective = 0;
         self.withdraw_last(to.0, &third, old.0, &named)
@@ -409,16 +419,10 @@ impl<F: OrderedLinks> LinksLast<'_, F> {
             node.drop_effective_link();
         }
         if node.effective > 0 {
-            node.drop_link();
             before.extend(self.names_of(old)?);
             let removed = self.live.directories().remove(from.0, from.1, &before)?;
             self.note_gone(old, removed)?;
-            self.live.volume.format.put_links(
-                &mut self.live.volume.core,
-                old,
-                Role::LinkDrop,
-                &[],
-            )?;
+            self.count_fewer(old, removed.as_slice())?;
             return self.live.volume.touch(old);
         }
         self.withdraw_last(from.0, from.1, old, &before)

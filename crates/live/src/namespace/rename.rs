@@ -432,9 +432,9 @@ impl<F: OrderedLinks> Namespace<'_, F> {
         let after: Ids = [back].into_iter().chain(other_turned).collect();
         let removed = self.live.directories().remove(to.0, &third, &after)?;
         // Each has lost the name it had too many, and its old parent.
-        F::Order::release_named(self.live, &[back], moved);
+        F::Order::release_named(self.live, &[back], moved)?;
         let gone: Ids = removed.into_iter().chain([back]).collect();
-        F::Order::release_named(self.live, &gone, other);
+        F::Order::release_named(self.live, &gone, other)?;
         for (turned, parent) in [(turned, from.0), (other_turned, to.0)] {
             let Some(turned) = turned else { continue };
             F::Order::lose_child(self.live, parent, turned)?;
