@@ -91,8 +91,8 @@ mod xattr;
 pub use image::ExtImage;
 
 pub use check::{
-    CheckOptions, Due, PROBLEMS, Start, VolumeState, block_size, check, check_with, is_silent,
-    is_uncounted, note_checked, preen, preen_with, repair, repair_with, replay, state,
+    CheckOptions, Due, PROBLEMS, Start, VolumeState, block_size, check, check_with, corrections,
+    is_silent, is_uncounted, note_checked, preen, preen_with, repair, repair_with, replay, state,
 };
 pub use compose::base::BaseVolume;
 pub use compose::inodes::kept_flags;

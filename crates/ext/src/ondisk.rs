@@ -142,8 +142,26 @@ pub(crate) struct Superblock {
     pub(crate) s_encoding: U16,
     pub(crate) s_encoding_flags: U16,
     pub(crate) s_orphan_file_inum: U32,
-    pub(crate) s_reserved: [U32; 94],
+    pub(crate) s_reserved: [U32; 90],
+    /// The last of the reserved words.
+    pub(crate) s_ordered: OrderedMark,
     pub(crate) s_checksum: U32,
+}
+
+/// The mark of a volume that seekless has in use under soft updates: no field of the format says
+/// so. It repeats fields that every other system changes when it mounts a volume or writes its
+/// superblock.
+#[derive(Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct OrderedMark {
+    pub(crate) magic: [u8; 4],
+    pub(crate) mtime: U32,
+    pub(crate) wtime: U32,
+    pub(crate) mounts: U32,
+}
+
+impl OrderedMark {
+    pub(crate) const MAGIC: [u8; 4] = *b"SKSU";
 }
 
 /// Bits of `s_feature_compat`.
@@ -648,7 +666,8 @@ pin!(Superblock: 1024; s_inodes_count @ 0, s_blocks_count_lo @ 4, s_first_data_b
     s_flags @ 352, s_mmp_block @ 360, s_log_groups_per_flex @ 372, s_kbytes_written @ 376,
     s_error_count @ 404, s_mount_opts @ 512, s_usr_quota_inum @ 576, s_backup_bgs @ 588,
     s_encrypt_algos @ 596, s_lpf_ino @ 616, s_prj_quota_inum @ 620, s_checksum_seed @ 624,
-    s_wtime_hi @ 628, s_encoding @ 636, s_orphan_file_inum @ 640, s_checksum @ 1020);
+    s_wtime_hi @ 628, s_encoding @ 636, s_orphan_file_inum @ 640, s_ordered @ 1004,
+    s_checksum @ 1020);
 pin!(GroupDesc: 64; bg_inode_table_lo @ 8, bg_flags @ 18, bg_block_bitmap_csum_lo @ 24,
     bg_itable_unused_lo @ 28, bg_checksum @ 30, bg_block_bitmap_hi @ 32, bg_inode_table_hi @ 40,
     bg_itable_unused_hi @ 50, bg_block_bitmap_csum_hi @ 56, bg_inode_bitmap_csum_hi @ 58);

@@ -4,8 +4,9 @@ use crate::checksum::crc32c;
 use crate::encode::sums::seal_superblock;
 use crate::features;
 use crate::ondisk::{
-    CHECKSUM_CRC32C, FLAG_UNSIGNED_HASH, INODE_CORE_SIZE, SUPERBLOCK_MAGIC, SUPERBLOCK_OFFSET,
-    SUPERBLOCK_SIZE, Superblock, compat, hash_version, incompat, ro_compat,
+    CHECKSUM_CRC32C, FLAG_UNSIGNED_HASH, INODE_CORE_SIZE, STATE_ERRORS, STATE_VALID,
+    SUPERBLOCK_MAGIC, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock, compat, hash_version,
+    incompat, ro_compat,
 };
 use seekless_device::BlockDevice;
 use seekless_fs::field::{invalid, parse, range, truncated};
@@ -252,6 +253,12 @@ impl Super {
         }
         let covered = self.raw.as_bytes().get(..1020).unwrap_or_default();
         verify(self.raw.s_checksum.get(), crc32c(!0, covered), here())
+    }
+
+    /// Whether the volume was unmounted, and records no errors.
+    pub(crate) fn is_clean(&self) -> bool {
+        let state = self.raw.s_state.get();
+        state & STATE_VALID != 0 && state & STATE_ERRORS == 0
     }
 
     /// Whether `s_feature_compat` has the bit.

@@ -4,6 +4,7 @@ use crate::experiment;
 use crate::making::{CrashTraits, EmptyVolume, Maker, Planner, SmallVolume, Version};
 use crate::mounting::{InUse, Mounting, Wall};
 use crate::parameter::{Parameter, Value};
+use crate::recovery::RECOVER;
 use crate::table::{KnownFormat, PartitionType};
 use seekless_device::{BlockDevice, Clock};
 use seekless_ext::{BuildOptions, Builder, ExtImage, ExtLive, Features, LiveOptions};
@@ -41,7 +42,7 @@ pub const EXT: KnownFormat = KnownFormat {
     repair_parameters: &[],
     preen: |device, _| seekless_ext::preen(device),
     repair: |device, _| seekless_ext::repair(device),
-    corrections: None,
+    corrections: Some(seekless_ext::corrections),
     snapshots: None,
     growth: None,
 };
@@ -210,6 +211,7 @@ const MOUNT: &[Parameter] = &[
         help: "exdev: without a journal, refuse to give directories other names (EXDEV; mv then \
                copies them) where a crash could leave both or none (default: any)",
     },
+    RECOVER,
 ];
 
 fn open_live(
@@ -226,6 +228,7 @@ fn open_live(
         force: mounting.force,
         delays: None,
         moves_dirs: true,
+        recover: false,
         wall,
     };
     for argument in mounting.arguments_of(&EXT)? {
@@ -236,6 +239,7 @@ fn open_live(
             "blocks" => options.blocks = value,
             "delalloc" => options.delays = Some(true),
             "nodelalloc" => options.delays = Some(false),
+            "recover" => options.recover = true,
             "dirmove" => options.moves_dirs = value.as_deref() == Some("any"),
             other => unreachable!("{other} is a parameter, and has no meaning"),
         }

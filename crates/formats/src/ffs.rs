@@ -4,6 +4,7 @@ use crate::experiment;
 use crate::making::{CrashTraits, EmptyVolume, Maker, Planner, SmallVolume, Version};
 use crate::mounting::{InUse, Mounting, Wall};
 use crate::parameter::{Parameter, Value};
+use crate::recovery::RECOVER;
 use crate::table::{GrowthOperations, KnownFormat, PartitionType, SnapshotOperations};
 use seekless_cache::Discipline;
 use seekless_device::{BlockDevice, Clock};
@@ -128,12 +129,7 @@ const MOUNT: &[Parameter] = &[
         help: "placement of file blocks: blkpref (default), bsd-blkpref, old-blkpref, next-free, \
                random-start, near-start",
     },
-    Parameter {
-        name: "recover",
-        value: Value::OneOf(&["background"]),
-        help: "of a volume that was in use with soft updates when the system crashed: check it, \
-               and release what is lost, while it is in use",
-    },
+    RECOVER,
     Parameter {
         name: "reallocblks",
         value: Value::Flag,

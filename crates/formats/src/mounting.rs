@@ -49,7 +49,8 @@ impl Mounting {
         }
     }
 
-    /// The discipline for an image: the requested one, or its format's default.
+    /// The discipline for an image: the requested one, or its format's default. An image that is
+    /// recovered while it is in use is so under soft updates.
     ///
     /// # Errors
     /// As [`KnownFormat::default_discipline`].
@@ -58,7 +59,12 @@ impl Mounting {
         known: &KnownFormat,
         device: &dyn BlockDevice,
     ) -> Result<Discipline, FsError> {
-        self.discipline.map_or_else(|| (known.default_discipline)(device), Ok)
+        if let Some(requested) = self.discipline {
+            return Ok(requested);
+        }
+        let usual = (known.default_discipline)(device)?;
+        let is_ordered = self.recovers() && usual.journal_mode().is_none();
+        Ok(if is_ordered { Discipline::SoftUpdates } else { usual })
     }
 
     /// The cache for an image, under its discipline.

@@ -1,5 +1,6 @@
 //! Recovery of an image from a crash while it is in use.
 
+use crate::parameter::{Parameter, Value};
 use crate::table::FindCorrections;
 use crate::{InUse, KnownFormat};
 use seekless_device::{BlockDevice, Snapshot, SnapshotOrigin};
@@ -7,6 +8,14 @@ use seekless_fs::FsError;
 use seekless_fs::corrections::Corrections;
 use seekless_units::{Lba, SECTOR};
 use std::sync::Arc;
+
+/// The parameter of mounts of an image that a crash has left, to be recovered while it is in use.
+pub(crate) const RECOVER: Parameter = Parameter {
+    name: "recover",
+    value: Value::OneOf(&["background"]),
+    help: "of a volume that was in use with soft updates when the system crashed: check it, and \
+           release what is lost, while it is in use",
+};
 
 /// Corrections that are made without letting others use the image.
 const AT_ONCE: usize = 8;

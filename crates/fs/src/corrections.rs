@@ -14,7 +14,7 @@ use seekless_units::{Extent, GroupNo, Ino};
 /// A correction.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Correction {
-    /// Remove one of several names of a directory.
+    /// Remove one of several names of a directory, or a name of an inode that is not in use.
     RemoveName {
         /// The directory that contains the name.
         dir: Ino,
@@ -49,6 +49,13 @@ pub enum Correction {
         /// Its inode.
         ino: Ino,
         /// By how many the count is too high.
+        by: u16,
+    },
+    /// Count more directories in a directory. Raising it is safe: they keep their names.
+    RaiseLinks {
+        /// Its inode.
+        ino: Ino,
+        /// By how many the count is too low.
         by: u16,
     },
     /// End a file with its last block, if it still ends in a hole, by its inode.

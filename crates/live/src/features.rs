@@ -2,6 +2,7 @@
 
 use crate::core::Core;
 use crate::delayed::BlockState;
+use seekless_cache::ChangeId;
 use seekless_fs::FsError;
 use seekless_units::{Extent, GroupNo, Ino};
 
@@ -139,8 +140,41 @@ pub trait Recovery<M> {
     /// Writes the number of sectors of a file in memory.
     fn put_sectors(&mut self, core: &mut Core<M>, ino: Ino) -> Result<(), FsError>;
 
+    /// Whether a name may lead to an inode without links, and is none then: it shows nowhere until
+    /// it is removed. By default, there are no such names.
+    fn has_dead_names(&self) -> bool {
+        false
+    }
+
+    /// Makes an inode that is marked as in use, and is not, one that was deleted. Returns the change
+    /// that must be on the disk before it is marked as free. By default, nothing is to be done.
+    fn clear_unused(&mut self, _core: &mut Core<M>, _ino: Ino) -> Result<ChangeId, FsError> {
+        Ok(ChangeId::COMMITTED)
+    }
+
     /// Ends it: the volume is sound, or must be checked when it is not in use.
     fn end(&mut self, sound: bool);
+}
+
+/// How far a volume has come with its recovery.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Progress {
+    /// It is not recovered: it stays as clean as it was found.
+    None,
+    /// Not all of it has been checked.
+    UnderWay,
+    /// It is sound.
+    Sound,
+    /// Something in it can only be repaired when it is not in use.
+    NeedsCheck,
+}
+
+impl Progress {
+    /// Ends a recovery.
+    pub fn end(&mut self, sound: bool) {
+        debug_assert_ne!(*self, Self::None, "it was opened to be recovered");
+        *self = if sound { Self::Sound } else { Self::NeedsCheck };
+    }
 }
 
 impl<M> DelayedAllocation<M> for Absent {

@@ -117,7 +117,7 @@ pub use codec::{Codec, Compacted, Entry, Room};
 pub use cut::{Cut, Runs};
 pub use delayed::{BlockState, Delayed};
 pub use fault::Fault;
-pub use features::{Absent, DelayedAllocation, InlineData, OrphanList, Recovery};
+pub use features::{Absent, DelayedAllocation, InlineData, OrphanList, Progress, Recovery};
 pub use format::{Format, ListingKey, NamePlace};
 pub use limits::Limits;
 pub use link_order::{CountFirst, CountLast, LinkOrder, OrderedLinks};

@@ -5,6 +5,7 @@
 //! the format does them.
 
 use crate::action::Action;
+use crate::directories::index::is_own;
 use crate::link_order::OrderedLinks;
 use crate::recovery::Corrector;
 use crate::{Format, Live};
@@ -165,7 +166,16 @@ impl<F: OrderedLinks> Names<F> for InodeNames {
         after: u64,
         visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<(), FsError> {
-        live.directories().entries_after(dir, after, visit)
+        if !live.directories().has_dead_names() {
+            return live.directories().entries_after(dir, after, visit);
+        }
+        let dead = live.directories().dead_in(dir, after)?;
+        live.directories().entries_after(dir, after, &mut |entry| match dead.contains(&entry.ino)
+            && !is_own(entry.name)
+        {
+            true => ControlFlow::Continue(()),
+            false => visit(entry),
+        })
     }
 
     fn settle(live: &mut Live<F>, ino: Ino) -> Result<(), FsError> {

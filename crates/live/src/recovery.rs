@@ -1,10 +1,11 @@
 //! Corrections of a volume that is used while its state after a crash is checked
 //! ([`Correction`]).
 
-use crate::Live;
+use crate::action::Action;
 use crate::features::Recovery;
 use crate::link_order::{LinkOrder, OrderedLinks};
-use seekless_cache::{ChangeId, Role};
+use crate::{Ids, Live};
+use seekless_cache::{ChangeId, Kind, Role};
 use seekless_fs::corrections::Correction;
 use seekless_fs::operate::{NewFile, Ownership};
 use seekless_fs::{FileKind, FsError};
@@ -37,9 +38,8 @@ impl<'a, F: OrderedLinks> Corrector<'a, F> {
             Correction::DropLinks { ino, by } => self.drop_links(ino, by),
             Correction::Shorten(ino) => self.shorten(ino),
             Correction::Sectors(ino) => self.count_sectors(ino),
-            Correction::FreeInode(ino) => {
-                self.live.volume.format.give_inode(&mut self.live.volume.core, ino, false)
-            }
+            Correction::RaiseLinks { ino, by } => self.raise_links(ino, by).map(drop),
+            Correction::FreeInode(ino) => self.free_inode(ino),
             Correction::FreeRun(run) => self.live.volume.give_runs(&[run]),
             Correction::Recount { group, surplus_directories } => {
                 let core = &mut self.live.volume.core;
@@ -52,6 +52,9 @@ impl<'a, F: OrderedLinks> Corrector<'a, F> {
     }
 
     fn remove_name(&mut self, dir: Ino, name: &[u8], ino: Ino) -> Result<(), FsError> {
+        if self.live.directories().is_dead(ino) {
+            return self.live.directories().erase_dead(dir, name);
+        }
         if self.live.directories().find(dir, name)?.is_none_or(|slot| slot.ino != ino) {
             debug_assert!(false, "directories keep their names while it is recovered");
             return Ok(());
@@ -60,7 +63,7 @@ impl<'a, F: OrderedLinks> Corrector<'a, F> {
         // A name that stands twice in it is noted by one place, which may be either.
         self.live.directories().drop_index(dir);
         self.live.namespace().touch_dir(dir)?;
-        self.live.namespace().lose_name(ino, removed)
+        F::Order::lose_second_name(self.live, ino, removed)
     }
 
     fn set_parent(&mut self, dir: Ino, from: Option<Ino>, to: Ino) -> Result<(), FsError> {
@@ -85,10 +88,7 @@ impl<'a, F: OrderedLinks> Corrector<'a, F> {
         let spot = self.live.directories().reserve(lost_found, &name)?;
         let mut after = self.live.directories().way_to(lost_found)?;
         after.push(self.turn(dir, lost_found)?);
-        for _ in 0..missing {
-            after.push(self.live.namespace().raise_links(dir)?);
-            self.live.volume.node(dir)?.effective += 1;
-        }
+        after.extend(self.raise_links(dir, missing)?);
         let named = self.live.directories().insert(
             lost_found,
             &spot,
@@ -99,6 +99,34 @@ impl<'a, F: OrderedLinks> Corrector<'a, F> {
         )?;
         self.live.namespace().note_name(dir, lost_found, &named)?;
         self.live.namespace().touch_dir(lost_found)
+    }
+
+    /// Returns the changes that must be on the disk for the count to be so high there.
+    fn raise_links(&mut self, ino: Ino, by: u16) -> Result<Ids, FsError> {
+        let mut raised = Ids::new();
+        for _ in 0..by {
+            raised.push(self.live.namespace().raise_links(ino)?);
+            self.live.volume.node(ino)?.effective += 1;
+        }
+        Ok(raised)
+    }
+
+    /// Its number may be given to another file once no name leads to it on the disk.
+    fn free_inode(&mut self, ino: Ino) -> Result<(), FsError> {
+        let mut after = self.live.directories().take_departures_of(ino);
+        let core = &mut self.live.volume.core;
+        if let Some(recovery) = self.live.volume.format.recovery() {
+            after.push(recovery.clear_unused(core, ino)?);
+        }
+        let core = &mut self.live.volume.core;
+        after.retain(|id| !core.cache.is_committed(*id));
+        if after.is_empty() {
+            return self.live.volume.format.give_inode(core, ino, false);
+        }
+        core.pending.add(0, 1);
+        let free = Action::FreeInode { ino, is_directory: false };
+        core.cache.changes().defer(&after, Kind::FreeInode, free);
+        Ok(())
     }
 
     fn lost_found(&mut self) -> Result<Ino, FsError> {

@@ -6,6 +6,7 @@
 
 mod background;
 mod campaign;
+mod ext;
 mod faults;
 mod log;
 mod order;

@@ -9,7 +9,7 @@ use seekless_fs::{FileKind, Location};
 use seekless_units::Ino;
 
 /// The maximum link count; a directory with more has 1.
-const LINK_MAX: u64 = 65_000;
+pub(super) const LINK_MAX: u64 = 65_000;
 
 /// Pass 4: counts of links.
 pub(super) struct LinkPass<'a> {

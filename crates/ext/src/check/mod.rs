@@ -20,6 +20,7 @@ mod ahead;
 mod attributes;
 mod bad_blocks;
 mod checker;
+mod corrections;
 mod directories;
 mod directory_reader;
 mod due;
@@ -47,6 +48,7 @@ mod salvage;
 mod seen;
 mod sequence;
 
+pub use corrections::corrections;
 pub use due::{Due, VolumeState, note_checked, replay, state};
 pub use options::{CheckOptions, Start};
 pub use problems::{PROBLEMS, is_silent, is_uncounted};

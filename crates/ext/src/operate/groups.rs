@@ -50,6 +50,9 @@ pub(super) struct BlockGroups {
     stale: BTreeSet<GroupNo>,
     /// The policy for inodes, which follows every change of the counts.
     policy: Box<dyn InodePlacement>,
+    /// Groups whose counts in the descriptors are hints, until they are first changed: a crash may
+    /// have left them out of date.
+    hinted: BTreeSet<GroupNo>,
 }
 
 impl BlockGroups {
@@ -57,7 +60,48 @@ impl BlockGroups {
     pub(super) fn new(layout: Arc<Layout>, all: &[Group], policy: Box<dyn InodePlacement>) -> Self {
         let summaries = summaries(layout.sb(), all);
         let states = all.iter().map(DescriptorFields::of).collect();
-        Self { layout, states, summaries, stale: BTreeSet::new(), policy }
+        let (stale, hinted) = (BTreeSet::new(), BTreeSet::new());
+        Self { layout, states, summaries, stale, policy, hinted }
+    }
+
+    /// Takes the counts of all groups for hints.
+    pub(super) fn distrust_counts(&mut self) {
+        self.hinted = (0..self.layout.sb().groups).map(GroupNo::new).collect();
+    }
+
+    /// Counts what is free in a group, by its bitmaps, if that is not known.
+    fn count(&mut self, core: &mut Core, number: GroupNo) -> Result<(), FsError> {
+        if !self.hinted.contains(&number) {
+            return Ok(());
+        }
+        let sb = self.layout.sb();
+        let (blocks, inodes) = (low32(sb.group_blocks(number).len), sb.inodes_per_group);
+        let mut free = |which: Bitmap, bits: u32| -> Result<u32, FsError> {
+            let bitmap = self.bitmap(core, number, which)?.unwrap_or_default();
+            let is_free = |bit: &u32| !has_bit(bitmap, *bit);
+            Ok(low32(seekless_fs::field::wide((0..bits).filter(is_free).count())))
+        };
+        let (nbfree, nifree) = (free(Bitmap::Blocks, blocks)?, free(Bitmap::Inodes, inodes)?);
+        let told = self.summaries.summary(number).unwrap_or_default();
+        self.summaries.set(number, GroupSummary { nbfree, nifree, ..told });
+        self.policy.blocks_changed(i64::from(nbfree) - i64::from(told.nbfree));
+        self.stale.insert(number);
+        self.hinted.remove(&number);
+        Ok(())
+    }
+
+    /// Brings the counts of a group in line with its bitmaps; it has so many directories less.
+    pub(super) fn recount(
+        &mut self,
+        core: &mut Core,
+        number: GroupNo,
+        surplus_directories: i64,
+    ) -> Result<(), FsError> {
+        self.count(core, number)?;
+        let place = Location::of("group descriptor").in_group(number);
+        let wrong = || invalid("used_dirs", surplus_directories.unsigned_abs(), place);
+        let directories = i32::try_from(-surplus_directories).map_err(|_| wrong())?;
+        self.account(number, Delta { directories, ..Delta::default() })
     }
 
     /// The counts of free blocks, free inodes and directories.
@@ -124,6 +168,7 @@ impl BlockGroups {
         role: Role,
         change: impl FnOnce(&mut [u8]) -> Result<Option<R>, FsError>,
     ) -> Result<Option<(R, ChangeId)>, FsError> {
+        self.count(core, number)?;
         if self.bitmap(core, number, which)?.is_none() {
             self.make_bitmap(core, number, which)?;
         }

@@ -74,6 +74,9 @@ pub struct LiveOptions {
     pub seed: u64,
     /// Open it even if it is not clean.
     pub force: bool,
+    /// Open it although it is not clean, to be used while it is checked. It must have been in use
+    /// under soft updates.
+    pub recover: bool,
     /// Whether contents wait for their place until they are written back (`delalloc`,
     /// `nodelalloc`); `None` for the default of the policy for blocks: with `ext4-goal`, where it
     /// can be.

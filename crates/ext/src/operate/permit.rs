@@ -3,7 +3,7 @@
 
 use super::LiveOptions;
 use crate::features::Features;
-use crate::ondisk::{STATE_ERRORS, STATE_VALID, compat, incompat, ro_compat};
+use crate::ondisk::{compat, incompat, ro_compat};
 use crate::superblock::Super;
 use seekless_cache::{Discipline, JournalMode};
 use seekless_fs::FsError;
@@ -41,22 +41,16 @@ const KNOWN: Features = Features {
 const SUMS: u32 = ro_compat::METADATA_CSUM | ro_compat::GDT_CSUM;
 
 /// Refuses features that cannot be changed safely, and states that an image, if need be a recovered
-/// one, must not be in.
+/// one, must not be in. With `force`, one that is not clean is not refused.
 ///
 /// # Errors
 /// [`FsError::Unsupported`] for features, and for a discipline that cannot be used with them;
 /// [`FsError::Invalid`] for an image that is not clean, unless that is forced.
-pub(super) fn check(
-    sb: &Super,
-    options: &LiveOptions,
-    discipline: Discipline,
-) -> Result<(), FsError> {
+pub(super) fn check(sb: &Super, force: bool, discipline: Discipline) -> Result<(), FsError> {
     features(sb, discipline)?;
-    let state = sb.raw.s_state.get();
-    let clean = state & STATE_VALID != 0 && state & STATE_ERRORS == 0;
     // With a journal, the next mount clears a list of orphans.
     let listed = sb.raw.s_last_orphan.get() != 0 && !sb.has_compat(compat::HAS_JOURNAL);
-    if !(clean || options.force) || listed {
+    if !(sb.is_clean() || force) || listed {
         return Err(not_clean());
     }
     Ok(())

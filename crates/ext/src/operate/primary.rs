@@ -7,20 +7,40 @@ use super::map::Core;
 use crate::encode::sums::seal_superblock;
 use crate::journal::note_abort;
 use crate::ondisk::{
-    STATE_VALID, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock, compat, incompat, ro_compat,
+    OrderedMark, STATE_ERRORS, STATE_VALID, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock, compat,
+    incompat, ro_compat,
 };
 use crate::superblock::{read_primary, write_primary};
-use seekless_cache::Role;
+use seekless_cache::{Discipline, Role};
 use seekless_fs::field::{index, low32, parse, truncated};
 use seekless_fs::patches::Patches;
 use seekless_fs::{FsError, Location};
+use seekless_live::Progress;
 use seekless_placement::Groups;
 use seekless_units::BlockNo;
 use std::sync::Arc;
-use zerocopy::IntoBytes;
+use zerocopy::{FromZeros, IntoBytes};
 
 /// Bytes from which on a file needs the feature `large_file`.
 pub(super) const LARGE: u64 = 1 << 31;
+
+impl OrderedMark {
+    /// The mark of a volume that is in use under soft updates, by its superblock.
+    pub(crate) fn of(raw: &Superblock) -> Self {
+        Self {
+            magic: Self::MAGIC,
+            mtime: raw.s_mtime,
+            wtime: raw.s_wtime,
+            mounts: u32::from(raw.s_mnt_count.get()).into(),
+        }
+    }
+
+    /// Whether a volume was last in use under soft updates. Another system that changes it counts a
+    /// mount, or sets one of the times.
+    pub(crate) fn is_valid(raw: &Superblock) -> bool {
+        raw.s_ordered == Self::of(raw)
+    }
+}
 
 /// The primary superblock.
 pub(super) struct PrimarySuperblock {
@@ -28,13 +48,15 @@ pub(super) struct PrimarySuperblock {
     /// The features of the volume, with those that were set since it was opened.
     compat: u32,
     ro_compat: u32,
+    /// Only what soft updates allow for is lost in a crash.
+    is_ordered: bool,
 }
 
 impl PrimarySuperblock {
-    pub(super) fn new(layout: Arc<Layout>) -> Self {
+    pub(super) fn new(layout: Arc<Layout>, discipline: Discipline) -> Self {
         let raw = &layout.sb().raw;
         let (compat, ro_compat) = (raw.s_feature_compat.get(), raw.s_feature_ro_compat.get());
-        Self { layout, compat, ro_compat }
+        Self { layout, compat, ro_compat, is_ordered: discipline == Discipline::SoftUpdates }
     }
 
     /// Changes the primary superblock: on the disk, or, where there is a journal, with
@@ -68,25 +90,41 @@ impl PrimarySuperblock {
         write_primary(&mut disk, raw)
     }
 
-    /// Writes the superblock: in use, or as clean as it was found. `features` are those that a
-    /// mount notes, by the features there.
+    /// Writes the superblock: in use, or closed, as clean as it was found or as its recovery has
+    /// left it. `features` are those that a mount notes, by the features there.
     pub(super) fn mark(
         &self,
         core: &mut Core,
         groups: &Groups,
         features: impl FnOnce(u32) -> u32,
-        close: bool,
+        (progress, close): (Progress, bool),
     ) -> Result<(), FsError> {
         let now = low32(core.now().secs.cast_unsigned());
         let found = self.layout.sb().raw.s_state.get();
         let (blocks, inodes) = (groups.free_frags(), groups.totals().nifree);
         // With a journal it is clean as soon as it has been recovered.
         let used = if core.cache.is_journalled() { found } else { found & !STATE_VALID };
+        let closed = match progress {
+            Progress::None | Progress::UnderWay => found,
+            Progress::Sound => found | STATE_VALID,
+            Progress::NeedsCheck => found | STATE_ERRORS,
+        };
+        // An earlier crash may have left any damage in a volume that was opened by force.
+        let in_order = match (progress, close) {
+            (Progress::None, false) => self.layout.sb().is_clean(),
+            (Progress::UnderWay, _) | (Progress::Sound, false) => true,
+            (Progress::None | Progress::Sound, true) | (Progress::NeedsCheck, _) => false,
+        };
+        let is_ordered = self.is_ordered && in_order;
         self.edit(core, |raw| {
-            let state = if close { found } else { used };
+            let state = match (close, progress) {
+                (true, _) => closed,
+                (false, Progress::NeedsCheck) => used | STATE_ERRORS,
+                (false, _) => used,
+            };
             raw.s_state = state.into();
             raw.s_wtime = now.into();
-            if !close {
+            if !close && progress != Progress::NeedsCheck {
                 raw.s_mtime = now.into();
                 raw.s_mnt_count = raw.s_mnt_count.get().saturating_add(1).into();
             }
@@ -96,6 +134,11 @@ impl PrimarySuperblock {
             }
             raw.s_free_inodes_count = low32(inodes).into();
             raw.s_feature_ro_compat = features(raw.s_feature_ro_compat.get()).into();
+            if is_ordered {
+                raw.s_ordered = OrderedMark::of(raw);
+            } else if raw.s_ordered.magic == OrderedMark::MAGIC {
+                raw.s_ordered = OrderedMark::new_zeroed();
+            }
         })
     }
 

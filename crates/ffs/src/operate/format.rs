@@ -3,7 +3,6 @@
 use super::map::Map;
 use super::map::{Core, Node};
 use super::node::restrictions;
-use super::recovery::Progress;
 use super::{Ffs, FfsLive, LiveOptions};
 use super::{release, take};
 use crate::entry;
@@ -19,7 +18,7 @@ use seekless_fs::{FileKind, FsError, Location, Mapping, Timestamp, Xattr, inode_
 use seekless_live::indirect::{Files, Trees};
 use seekless_live::{
     Absent, Codec, CountFirst, Cut, Entry, Format, Ids, InodeNames, Limits, Named, OrderedLinks,
-    Table,
+    Progress, Table,
 };
 use seekless_units::{BlockNo, ByteLen, Extent, Ino};
 use std::sync::Arc;

@@ -38,8 +38,7 @@ use allocator::Allocator;
 use copies::Copies;
 use format::Typed;
 use hashbrown::HashSet;
-use recovery::Progress;
-use seekless_live::{Limits, Live};
+use seekless_live::{Limits, Live, Progress};
 use seekless_units::Ino;
 use std::sync::Arc;
 

@@ -5,7 +5,7 @@ use super::copies::Copies;
 use super::format::Typed;
 use super::groups::{CylinderGroups, Trust};
 use super::map::Core;
-use super::recovery::{Progress, is_clean};
+use super::recovery::{self, is_clean};
 use super::seal::Sealer;
 use super::{Ffs, LiveOptions};
 use crate::ondisk::{DIRECTORY_UNIT, ROOT, flag};
@@ -17,7 +17,7 @@ use seekless_cache::{Cache, Config, Discipline};
 use seekless_device::{BlockDevice, Clock};
 use seekless_fs::FsError;
 use seekless_fs::term::{Term, Text};
-use seekless_live::Limits;
+use seekless_live::{Limits, Progress};
 use seekless_placement::PolicyError;
 use seekless_placement::block::{self, Blkpref, OldBlkpref};
 use seekless_placement::directory::{self, OldDirpref};
@@ -35,7 +35,7 @@ impl Ffs {
     ) -> Result<(Self, Core), FsError> {
         let sb = Arc::new(Super::read(device.as_ref(), options.ignore_checksums)?);
         let progress =
-            if options.recover { Progress::begin(&sb, config.discipline)? } else { Progress::None };
+            if options.recover { recovery::begin(&sb, config.discipline)? } else { Progress::None };
         check_state(&sb, options.force || progress == Progress::UnderWay)?;
         if config.discipline.journal_mode().is_some() {
             let what = format!("{} on UFS (use softdep, normal, sync or async)", config.discipline);
@@ -89,7 +89,7 @@ impl Ffs {
         debug_assert!(!close || is_current, "the superblock is written after the summaries");
         let secs = core.now().secs;
         let softdep = core.cache.blocks().config().discipline == Discipline::SoftUpdates;
-        let (mut flags, mut clean) = self.progress.closed(&self.sb);
+        let (mut flags, mut clean) = recovery::closed(self.progress, &self.sb);
         if !close {
             (flags, clean) = (self.sb.flags, false);
             // By this, a checker decides which findings it may repair unasked.

@@ -7,57 +7,42 @@ use crate::superblock::Super;
 use seekless_cache::{Discipline, Role};
 use seekless_fs::term::{Term, Text};
 use seekless_fs::{FsError, Location};
-use seekless_live::{Part, Recovery, Table};
+use seekless_live::{Part, Progress, Recovery, Table};
 use seekless_units::{GroupNo, Ino};
 
-/// How far a volume has come with its recovery.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Progress {
-    /// It is not recovered: it stays as clean as it was found.
-    None,
-    /// Not all of it has been checked.
-    UnderWay,
-    /// It is sound.
-    Sound,
-    /// Something in it can only be repaired when it is not in use.
-    NeedsCheck,
+/// The progress of a volume that is to be recovered while it is in use.
+///
+/// # Errors
+/// [`FsError::Refused`] if it cannot be.
+pub(super) fn begin(sb: &Super, discipline: Discipline) -> Result<Progress, FsError> {
+    let refuse = |why: &str| {
+        let text = Text::from(why).then(": run ").then(Term::Preen).then(" first");
+        Err(FsError::Refused(text))
+    };
+    if is_clean(sb) {
+        return Ok(Progress::None);
+    }
+    if sb.flags & flag::NEEDS_FSCK != 0 {
+        return refuse("it is marked as one that must be checked before it is used");
+    }
+    if sb.flags & flag::SOFT_UPDATES == 0 {
+        return refuse(
+            "only a volume that was in use with soft updates can be used before it is checked",
+        );
+    }
+    if discipline != Discipline::SoftUpdates {
+        return refuse("only with soft updates can it be used before it is checked");
+    }
+    Ok(Progress::UnderWay)
 }
 
-impl Progress {
-    /// That of a volume that is to be recovered while it is in use.
-    ///
-    /// # Errors
-    /// [`FsError::Refused`] if it cannot be.
-    pub(super) fn begin(sb: &Super, discipline: Discipline) -> Result<Self, FsError> {
-        let refuse = |why: &str| {
-            let text = Text::from(why).then(": run ").then(Term::Preen).then(" first");
-            Err(FsError::Refused(text))
-        };
-        if is_clean(sb) {
-            return Ok(Self::None);
-        }
-        if sb.flags & flag::NEEDS_FSCK != 0 {
-            return refuse("it is marked as one that must be checked before it is used");
-        }
-        if sb.flags & flag::SOFT_UPDATES == 0 {
-            return refuse(
-                "only a volume that was in use with soft updates can be used before it is checked",
-            );
-        }
-        if discipline != Discipline::SoftUpdates {
-            return refuse("only with soft updates can it be used before it is checked");
-        }
-        Ok(Self::UnderWay)
-    }
-
-    /// The flags of the superblock of a closed volume, and whether it is clean.
-    pub(super) fn closed(self, sb: &Super) -> (u32, bool) {
-        match self {
-            // The marks of an image that was not clean stay for fsck.
-            Self::None | Self::UnderWay => (sb.flags, is_clean(sb)),
-            Self::Sound => (sb.flags & !flag::UNCLEAN, true),
-            Self::NeedsCheck => (sb.flags | flag::NEEDS_FSCK, false),
-        }
+/// The flags of the superblock of a closed volume, and whether it is clean.
+pub(super) fn closed(progress: Progress, sb: &Super) -> (u32, bool) {
+    match progress {
+        // The marks of an image that was not clean stay for fsck.
+        Progress::None | Progress::UnderWay => (sb.flags, is_clean(sb)),
+        Progress::Sound => (sb.flags & !flag::UNCLEAN, true),
+        Progress::NeedsCheck => (sb.flags | flag::NEEDS_FSCK, false),
     }
 }
 
@@ -94,7 +79,6 @@ impl Recovery<super::map::Map> for Ffs {
     }
 
     fn end(&mut self, sound: bool) {
-        debug_assert_ne!(self.progress, Progress::None, "it was opened to be recovered");
-        self.progress = if sound { Progress::Sound } else { Progress::NeedsCheck };
+        self.progress.end(sound);
     }
 }

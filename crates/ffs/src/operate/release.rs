@@ -9,7 +9,6 @@
 use super::allocator::by_block;
 use super::map::Core;
 use super::node::restrictions;
-use super::recovery::Progress;
 use super::take::within_operation;
 use super::{Ffs, FfsLive};
 use crate::ondisk::SNAPSHOT;
@@ -17,6 +16,7 @@ use seekless_cache::Role;
 use seekless_fs::field::invalid;
 use seekless_fs::operate::Operate;
 use seekless_fs::{FsError, Location};
+use seekless_live::Progress;
 use seekless_live::indirect::Trees;
 use seekless_units::{Extent, Ino};
 

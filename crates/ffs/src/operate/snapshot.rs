@@ -5,7 +5,7 @@ use super::Ffs;
 use super::allocator::by_block;
 use super::copies::OF_A_CHANGE;
 use super::map::Core;
-use super::recovery::Progress;
+use super::recovery;
 use crate::alloc::{Delta, GroupMut, encode_summary, free_fragments, seal_group};
 use crate::compose::indirect_blocks;
 use crate::inode_edit::{InodeMut, put_pointer};
@@ -18,7 +18,7 @@ use seekless_device::BlockDevice;
 use seekless_fs::field::{byte, index, invalid, wide};
 use seekless_fs::plan::Run;
 use seekless_fs::{FileKind, FsError, Location};
-use seekless_live::{Format, Part, Table};
+use seekless_live::{Format, Part, Progress, Table};
 use seekless_placement::{GroupSummary, Totals};
 use seekless_units::{BlockNo, ByteLen, Extent, GroupNo, Ino, Lba, Lbn};
 use std::collections::{BTreeMap, BTreeSet};
@@ -232,7 +232,12 @@ impl Ffs {
             }
             image.put_head(device, group, summary)?;
         }
-        image.put_superblock(device, self.progress.closed(&self.sb).0, totals, core.now().secs)?;
+        image.put_superblock(
+            device,
+            recovery::closed(self.progress, &self.sb).0,
+            totals,
+            core.now().secs,
+        )?;
         Ok(image)
     }
 }

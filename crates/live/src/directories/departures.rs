@@ -1,5 +1,6 @@
 //! Names that are about to go from the disk.
 
+use crate::Ids;
 use crate::action::Action;
 use hashbrown::HashMap;
 use seekless_cache::{Cache, ChangeId};
@@ -33,6 +34,8 @@ pub(crate) struct Departures {
     many: usize,
     /// Names that came back before the disk had lost them, since one was last waited for.
     returns: usize,
+    /// The changes that take names from the disk which lead to inodes without links.
+    dead: HashMap<Ino, Ids>,
 }
 
 impl Departures {
@@ -58,6 +61,16 @@ impl Departures {
         if names.insert(name.into(), Departure { by, at }).is_none() {
             self.count += 1;
         }
+    }
+
+    /// Notes the change that takes a name from the disk which leads to an inode without links.
+    pub(crate) fn note_dead(&mut self, ino: Ino, by: ChangeId) {
+        self.dead.entry(ino).or_default().push(by);
+    }
+
+    /// Those changes, for an inode that is about to be marked as free.
+    pub(crate) fn take_dead(&mut self, ino: Ino) -> Ids {
+        self.dead.remove(&ino).unwrap_or_default()
     }
 
     /// The change to wait for before a name is made again that the disk still has: only for one in

@@ -160,6 +160,9 @@ impl<F: Linked> Directories<'_, F> {
         role: Role,
         after: &[ChangeId],
     ) -> Result<Ids, FsError> {
+        if self.has_dead_names() {
+            self.erase_dead(dir, name)?;
+        }
         self.settle_return(dir, name)?;
         let base = spot.unit * self.unit();
         let (stored, mut unit) = self.unit_bytes(dir, spot.unit)?;
@@ -260,7 +263,7 @@ impl<F: Linked> Directories<'_, F> {
         let removed = if self.volume.core.cache.changes().revert(slot.added) {
             None
         } else {
-            let removed = self.erase(dir, slot, after)?;
+            let removed = self.erase(dir, slot.at, after)?;
             self.note_departure(dir, name, slot.at, removed);
             Some(removed)
         };
@@ -288,9 +291,14 @@ impl<F: Linked> Directories<'_, F> {
         Ok(both.first().copied().unwrap_or(ChangeId::COMMITTED))
     }
 
-    /// Makes an entry unused.
-    fn erase(&mut self, dir: Ino, slot: Slot, after: &[ChangeId]) -> Result<ChangeId, FsError> {
-        let (block, skip) = match self.entry_place(dir, slot.at)? {
+    /// Makes the entry that begins at a byte of a directory unused.
+    pub(crate) fn erase(
+        &mut self,
+        dir: Ino,
+        at: u64,
+        after: &[ChangeId],
+    ) -> Result<ChangeId, FsError> {
+        let (block, skip) = match self.entry_place(dir, at)? {
             EntryPlace::At(block, skip) => (block, skip),
             EntryPlace::Inside(at) => {
                 let at = at + F::Codec::INO;
@@ -340,7 +348,7 @@ impl<F: Linked> Directories<'_, F> {
         let kind = F::Codec::kind_of(old.kind).unwrap_or(FileKind::Directory);
         let to = (old.ino, kind);
         let named = self.insert(dir, &spot, name, to, Role::EntryAddDirectory, &[counted])?;
-        let gone = self.erase(dir, old, &named)?;
+        let gone = self.erase(dir, old.at, &named)?;
         self.refresh_room(dir, old.at / self.unit())?;
         Ok((named, gone))
     }

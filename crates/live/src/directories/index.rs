@@ -1,7 +1,7 @@
 //! The names of directories in memory, as UFS `dirhash` has them: where each is,
 //! and which units have room for more.
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use seekless_cache::ChangeId;
 use seekless_fs::field::{index, wide};
 use seekless_units::Ino;
@@ -27,6 +27,8 @@ pub(crate) struct Index {
     /// Entries behind others of the same name, which only damage leaves: each
     /// shows when those in front of it are gone.
     shadowed: Vec<(Box<[u8]>, Slot)>,
+    /// Names of entries that lead to inodes without links, while it is recovered: they show nowhere.
+    dead: Vec<Box<[u8]>>,
     /// Bytes free in each unit, once it is compacted.
     room: Vec<u16>,
     /// The first unit that may have this many quarters of words free.
@@ -63,6 +65,42 @@ impl Index {
         } else {
             self.names.insert(name.into(), slot);
         }
+    }
+
+    /// The inodes that its entries lead to.
+    pub(crate) fn inos(&self) -> impl Iterator<Item = Ino> {
+        let shadowed = self.shadowed.iter().map(|(_, slot)| slot.ino);
+        self.names.values().map(|slot| slot.ino).chain(shadowed)
+    }
+
+    /// Hides the entries that lead to some inodes.
+    pub(crate) fn hide(&mut self, is_dead: &HashSet<Ino>) {
+        let mut shadowed = std::mem::take(&mut self.shadowed);
+        let (names, dead) = (&mut self.names, &mut self.dead);
+        shadowed.retain(|(name, slot)| {
+            let stays = !is_dead.contains(&slot.ino);
+            if !stays {
+                dead.push(name.clone());
+            }
+            stays
+        });
+        names.retain(|name, slot| {
+            let stays = !is_dead.contains(&slot.ino) || is_own(name);
+            if !stays {
+                dead.push(name.clone());
+            }
+            stays
+        });
+        for (name, slot) in shadowed {
+            self.add(&name, slot);
+        }
+    }
+
+    /// Whether entries of a name are hidden, which are about to be removed then.
+    pub(crate) fn take_dead(&mut self, name: &[u8]) -> bool {
+        let before = self.dead.len();
+        self.dead.retain(|dead| **dead != *name);
+        self.dead.len() < before
     }
 
     /// Notes how much room a unit has.
@@ -105,13 +143,18 @@ impl Index {
 
     /// Whether it holds nothing but itself.
     pub(crate) fn is_empty(&self) -> bool {
-        self.names.keys().all(|name| matches!(&name[..], b"." | b".."))
+        self.names.keys().all(|name| is_own(name))
     }
 
     /// How many entries it knows of.
     fn entries(&self) -> usize {
         self.names.len() + self.shadowed.len()
     }
+}
+
+/// Whether a name is that of a directory in itself, or of its parent.
+pub(crate) fn is_own(name: &[u8]) -> bool {
+    matches!(name, b"." | b"..")
 }
 
 impl Indexes {

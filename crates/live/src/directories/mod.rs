@@ -10,11 +10,13 @@ mod reach;
 use crate::directories::departures::Departures;
 use crate::directories::index::{Index, Indexes, Slot};
 use crate::volume::Volume;
-use crate::{Codec, Linked, gone};
+use crate::{Codec, Ids, Linked, Recovery, gone};
+use hashbrown::HashSet;
 use seekless_cache::ChangeId;
 use seekless_fs::field::wide;
 use seekless_fs::{FsError, Location};
 use seekless_units::Ino;
+use std::ops::ControlFlow;
 
 /// The directories of a volume: single entries, found, written and taken out. Files and their links
 /// are not known here.
@@ -72,7 +74,65 @@ impl<F: Linked> Directories<'_, F> {
             at += wide(bytes.len());
         }
         made.search_from_start();
+        if self.has_dead_names() {
+            let dead = self.dead_among(made.inos().collect());
+            made.hide(&dead);
+        }
         Ok(made)
+    }
+
+    /// Whether names may lead to inodes without links, which show nowhere.
+    pub(crate) fn has_dead_names(&mut self) -> bool {
+        self.volume.format.recovery().is_some_and(|recovery| recovery.has_dead_names())
+    }
+
+    /// Whether a name that leads to an inode is none. Where that cannot be read, its users hear it.
+    pub(crate) fn is_dead(&mut self, ino: Ino) -> bool {
+        matches!(self.volume.is_there(ino), Ok(false))
+    }
+
+    /// The inodes without links that entries behind a cookie lead to.
+    pub(crate) fn dead_in(&mut self, dir: Ino, after: u64) -> Result<HashSet<Ino>, FsError> {
+        let mut inos = HashSet::new();
+        self.entries_after(dir, after, &mut |entry| {
+            inos.insert(entry.ino);
+            ControlFlow::Continue(())
+        })?;
+        Ok(self.dead_among(inos))
+    }
+
+    fn dead_among(&mut self, mut inos: HashSet<Ino>) -> HashSet<Ino> {
+        inos.retain(|&ino| self.is_dead(ino));
+        inos
+    }
+
+    /// The changes that take the names of an inode without links from the disk.
+    pub(crate) fn take_departures_of(&mut self, ino: Ino) -> Ids {
+        self.departures.take_dead(ino)
+    }
+
+    /// Removes the entries of a name that lead to inodes without links, if there are any.
+    pub(crate) fn erase_dead(&mut self, dir: Ino, name: &[u8]) -> Result<(), FsError> {
+        if !self.index(dir)?.take_dead(name) {
+            return Ok(());
+        }
+        let mut named = Vec::new();
+        self.entries_after(dir, 0, &mut |entry| {
+            if entry.name == name {
+                named.push((entry.ino, entry.cookie - 1));
+            }
+            ControlFlow::Continue(())
+        })?;
+        for (ino, at) in named {
+            if !self.is_dead(ino) {
+                continue;
+            }
+            let removed = self.erase(dir, at, &[])?;
+            self.note_departure(dir, name, at, removed);
+            self.departures.note_dead(ino, removed);
+            self.refresh_room(dir, at / self.unit())?;
+        }
+        Ok(())
     }
 
     /// Notes where the names of a unit lie that the format has rewritten.

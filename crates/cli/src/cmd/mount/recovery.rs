@@ -109,7 +109,10 @@ impl Released {
                 Correction::DropLinks { by, .. } => sum.links += u64::from(*by),
                 Correction::FreeInode(_) => sum.inodes += 1,
                 Correction::FreeRun(run) => sum.blocks += run.len,
-                Correction::Shorten(_) | Correction::Sectors(_) | Correction::Recount { .. } => {}
+                Correction::RaiseLinks { .. }
+                | Correction::Shorten(_)
+                | Correction::Sectors(_)
+                | Correction::Recount { .. } => {}
             }
         }
         sum
@@ -119,7 +122,7 @@ impl Released {
         let Self { names, connected, files, links, inodes, blocks } = self;
         let mut text = format!(
             "released {files} files without a name, {links} links, {inodes} inodes and {blocks} \
-             fragments that nothing used"
+             blocks that nothing used"
         );
         if names + connected > 0 {
             text += &format!(

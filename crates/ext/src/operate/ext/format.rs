@@ -15,8 +15,8 @@ use seekless_device::{BlockDevice, Clock};
 use seekless_fs::operate::{StatVfs, XattrMode};
 use seekless_fs::{FileKind, FsError, Mapping, Timestamp, Xattr, inode_flag};
 use seekless_live::{
-    Absent, BlockState, CountLast, Cut, DelayedAllocation, Format, Ids, InlineData, InodeNames,
-    Limits, ListingKey, NamePlace, Named, OrderedLinks, OrphanList, Part, Table, gone,
+    BlockState, CountLast, Cut, DelayedAllocation, Format, Ids, InlineData, InodeNames, Limits,
+    ListingKey, NamePlace, Named, OrderedLinks, OrphanList, Part, Progress, Table, gone,
 };
 use seekless_units::{BlockNo, Extent, Ino};
 use std::sync::Arc;
@@ -35,7 +35,7 @@ impl Format for Ext {
     type DelayedAllocation = Self;
     type InlineData = Self;
     type OrphanList = Self;
-    type Recovery = Absent;
+    type Recovery = Self;
 
     fn delayed_allocation(&mut self) -> Option<&mut Self> {
         Some(self)
@@ -47,6 +47,10 @@ impl Format for Ext {
 
     fn orphan_list(&mut self) -> Option<&mut Self> {
         Some(self)
+    }
+
+    fn recovery(&mut self) -> Option<&mut Self> {
+        (self.progress != Progress::None).then_some(self)
     }
 
     fn open(
@@ -65,7 +69,7 @@ impl Format for Ext {
     fn mark(&mut self, core: &mut Core, close: bool) -> Result<(), FsError> {
         let groups = self.maps.free_space().groups().summaries();
         let features = |features| self.orphans.noted_features(features, close);
-        self.superblock.mark(core, groups, features, close)
+        self.superblock.mark(core, groups, features, (self.progress, close))
     }
 
     fn note_failure(&mut self, core: &mut Core, error: &FsError) -> Result<(), FsError> {

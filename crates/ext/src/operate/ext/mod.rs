@@ -1,9 +1,10 @@
 //! The parts of an image in use, brought together: `format` and `linked` are its answers, `mount`
-//! opens it.
+//! opens it, and `recovery` is its recovery from a crash meanwhile.
 
 mod format;
 mod linked;
 mod mount;
+mod recovery;
 
 use crate::operate::directory::DirectoryBlocks;
 use crate::operate::entries::Entries;
@@ -15,7 +16,7 @@ use crate::operate::numbers::InodeAllocator;
 use crate::operate::orphans::Orphans;
 use crate::operate::primary::PrimarySuperblock;
 use seekless_fs::FsError;
-use seekless_live::Limits;
+use seekless_live::{Limits, Progress};
 use seekless_units::Ino;
 use std::sync::Arc;
 
@@ -30,6 +31,7 @@ pub struct Ext {
     orphans: Orphans,
     /// It was opened in any state: files may have blocks in common.
     is_doubtful: bool,
+    progress: Progress,
 }
 
 impl Ext {

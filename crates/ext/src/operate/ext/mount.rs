@@ -1,6 +1,6 @@
 //! Opening an image for changes, and closing it again.
 
-use super::Ext;
+use super::{Ext, recovery};
 use crate::group::Group;
 use crate::journal::{LogWriter, check_usable, recover_home};
 use crate::ondisk::{DirEntryTail, compat, incompat, special};
@@ -25,7 +25,7 @@ use seekless_device::{BlockDevice, Clock};
 use seekless_fs::FsError;
 use seekless_fs::field::index;
 use seekless_fs::patches::Patches;
-use seekless_live::Limits;
+use seekless_live::{Limits, Progress};
 use seekless_placement::PolicyError;
 use seekless_placement::block::{
     BlockPlacement, Ext2Next, ExtBlocks, ExtHints, ext_by_name as blocks_by_name,
@@ -44,7 +44,11 @@ impl Ext {
     ) -> Result<(Self, Core), FsError> {
         let volume = recovered(&device, config.discipline, &options)?;
         let sb = &volume.sb;
-        permit::check(sb, &options, config.discipline)?;
+        let progress = match options.recover {
+            true => recovery::begin(sb, config.discipline)?,
+            false => Progress::None,
+        };
+        permit::check(sb, options.force || progress == Progress::UnderWay, config.discipline)?;
         let (inodes, blocks) = policies(sb, &options)?;
         let delays = permit::delays(sb, &options, config.discipline)?;
         let all: Vec<Group> = (0..sb.groups)
@@ -76,7 +80,10 @@ impl Ext {
         };
         let limits = limits(sb, options.moves_dirs);
         let layout = Arc::new(Layout::new(volume, &all, log));
-        let groups = BlockGroups::new(Arc::clone(&layout), &all, inodes);
+        let mut groups = BlockGroups::new(Arc::clone(&layout), &all, inodes);
+        if progress == Progress::UnderWay {
+            groups.distrust_counts();
+        }
         let space = BlockAllocator::new(Arc::clone(&layout), groups, blocks);
         let shadows = matches!(config.discipline, Discipline::Sync | Discipline::Normal);
         let maps = FileMaps::new(Arc::clone(&layout), space, MapRules { shadows, delays });
@@ -84,11 +91,12 @@ impl Ext {
         let format = Self {
             limits,
             entries,
-            superblock: PrimarySuperblock::new(Arc::clone(&layout)),
+            superblock: PrimarySuperblock::new(Arc::clone(&layout), config.discipline),
             maps,
             inodes: InodeAllocator::new(Arc::clone(&layout)),
             orphans: Orphans::new(orphan_file),
             is_doubtful: options.force,
+            progress,
             layout,
         };
         let core = Core::new(cache, Box::new(move || representable(has_more, tell())));

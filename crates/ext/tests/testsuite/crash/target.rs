@@ -168,6 +168,7 @@ fn options() -> LiveOptions {
         force: false,
         delays: None,
         moves_dirs: true,
+        recover: false,
         wall: Box::new(|| Timestamp { secs: 1_700_000_000, nanos: 0 }),
     }
 }

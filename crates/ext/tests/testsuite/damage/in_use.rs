@@ -79,6 +79,7 @@ pub(crate) fn run_on(
         force: true,
         delays: None,
         moves_dirs: true,
+        recover: false,
         wall: Box::new(|| Timestamp { secs: 1_700_000_000, nanos: 0 }),
     };
     let device = Arc::new(MemoryDevice::new(bytes));

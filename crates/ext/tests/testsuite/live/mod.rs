@@ -21,6 +21,7 @@ mod next_free;
 mod orphan_file;
 mod placed;
 mod read_faults;
+mod recover;
 mod reserved;
 mod shapes;
 mod statfs;

@@ -259,6 +259,7 @@ pub(crate) fn options() -> LiveOptions {
         force: false,
         delays: None,
         moves_dirs: true,
+        recover: false,
         wall: Box::new(|| WALL),
     }
 }
