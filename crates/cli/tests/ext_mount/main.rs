@@ -9,6 +9,9 @@ mod flags;
 mod judges;
 #[path = "../judges/mounted.rs"]
 mod mounted;
+mod recover;
+#[path = "../judges/recovery.rs"]
+mod recovery;
 
 use judges::{Mounted as KernelMount, Scratch, check, failure, manifest, run, same, seekless};
 use mounted::Mounted;

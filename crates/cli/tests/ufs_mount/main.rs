@@ -8,6 +8,8 @@ mod judges;
 #[path = "../judges/mounted.rs"]
 mod mounted;
 mod recover;
+#[path = "../judges/recovery.rs"]
+mod recovery;
 
 use judges::{Scratch, dissect, failure, manifest, run, same, seekless, text, unmount};
 use mounted::Mounted;
