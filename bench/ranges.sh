@@ -13,7 +13,8 @@
 #   SEEKLESS    the program [target/release/seekless]
 #   BLOCKS      sizes of blocks ["4096 1024"]
 #   RECORDINGS  of each program [4]
-#   RUNS        cold runs of each [10]
+#   RUNS        cold runs of each [10]; 0: nothing but recordings
+#   KEEP        a directory for the recordings, and base.img, of which they are [none]
 #   DEVICE      the disk that the requests are timed on [sata-7200]
 set -euo pipefail
 
@@ -187,6 +188,12 @@ for block in ${BLOCKS:-4096 1024}; do
             record base.img "$n.trace" "$program"
             traces+=(--trace "$n.trace")
         done
+        if [ -n "${KEEP:-}" ]; then
+            mkdir -p "$KEEP/$program"
+            [ -e "$KEEP/base.img" ] || cp --sparse=always base.img "$KEEP/base.img"
+            cp -- [0-9]*.trace "$KEEP/$program/"
+        fi
+        [ "${RUNS:-10}" != 0 ] || continue
         "$seekless" optimize base.img "${traces[@]}" -o new.img --force --json >gain.json
         counted base.img 1.trace "$program" 3 base.json
         counted new.img 1.trace "$program" "${RUNS:-10}" new.json

@@ -375,3 +375,24 @@ fn bytes_of_files_and_empty_file_systems_need_no_source() {
     assert_eq!((&shape["format"], &shape["block_size"]), (&"ext2".into(), &1024.into()));
     assert_eq!(entries(&disk)[2]["size"], 8);
 }
+
+#[test]
+fn a_file_system_gets_the_room_that_its_inodes_take() {
+    let scratch = Scratch::new("definitions-inodes");
+    let tree = scratch.join("tree");
+    fs::create_dir(&tree).expect("mkdir");
+    // One file that fills nearly all, as image after image becomes a little larger.
+    let disk = scratch.join("disk");
+    for mebibytes in [30u64, 31, 63, 100] {
+        let bytes: Vec<u8> = (0..mebibytes << 18).flat_map(|n| (n as u32).to_le_bytes()).collect();
+        fs::write(format!("{tree}/large"), bytes).expect("write");
+        let one = [("one", "Type=root\nCopyFiles=/\n".to_owned())];
+        let dir = define(&scratch, "repart.d", &one);
+        text(&seekless(&["build", &tree, "--definitions", &dir, "-o", &disk, "--force"]));
+        let part = scratch.join("part");
+        extract(&disk, 1, &part);
+        check(&part);
+        let len = fs::metadata(&part).expect("made").len() >> 20;
+        assert!(len <= mebibytes + mebibytes / 10 + 8, "{len} for {mebibytes}");
+    }
+}

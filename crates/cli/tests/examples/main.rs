@@ -129,6 +129,8 @@ cp cloud.img bsd.img; dd if=ufs.img of=bsd.img bs=1M seek=1 conv=notrunc status=
 seekless manifest rootfs -o rootfs.mtree
 printf "/.*\tsystem_u:object_r:default_t:s0\n" > file_contexts
 printf "/dev d 755 0 0\n/dev/null c 666 0 0 1 3\n" > device_table.txt
+mkdir repart.d; printf '[Partition]\nType=esp\nCopyFiles=/boot:/\n' > repart.d/10-esp.conf
+printf '[Partition]\nType=root\nCopyFiles=/\n' > repart.d/20-root.conf
 printf '%s\n' /bin/job /etc/os-release /usr/lib/7 /usr/lib/50 > hot-files.txt
 seekless trace import --paths hot-files.txt -o boot.trace
 for day in job monday tuesday rustc make.1 make.2; do cp boot.trace $day.trace; done
