@@ -2,6 +2,7 @@
 
 use crate::tar::Spooled;
 use crate::unpack::Unpacked;
+use rayon::prelude::*;
 use rustix::io::Errno;
 use seekless_fs::FsError;
 use seekless_fs::source::{Content, Segment, Source};
@@ -62,6 +63,13 @@ struct SparseFile {
 pub(crate) struct Contents {
     archives: Vec<Archive>,
     sparse: Vec<SparseFile>,
+}
+
+impl Drop for Contents {
+    /// Closes all archives at once: to free the blocks of unpacked ones takes a while.
+    fn drop(&mut self) {
+        std::mem::take(&mut self.archives).into_par_iter().for_each(drop);
+    }
 }
 
 impl Contents {

@@ -11,6 +11,8 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+use std::thread;
 
 /// The compression of an archive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -85,6 +87,9 @@ pub(crate) struct Spooled {
 }
 
 const COPY_BUF: usize = 256 << 10;
+
+/// Buffers that wait to be written.
+const COPY_BUFS: usize = 4;
 
 /// Returns the file itself if it is not compressed and supports seeking, else a decompressed copy
 /// in a file without a name in `temp_dir`.
@@ -281,18 +286,44 @@ fn copy(
     temp_dir: &Path,
 ) -> Result<Spooled, FsError> {
     let temp = |error| FsError::io(format!("temporary file in {}", temp_dir.display()), error);
-    let mut file = tempfile::tempfile_in(temp_dir).map_err(temp)?;
-    let mut buf = vec![0; COPY_BUF];
+    let file = tempfile::tempfile_in(temp_dir).map_err(temp)?;
     let mut len = 0;
-    loop {
-        let got = read_full(&mut from, &mut buf)
-            .map_err(|error| read_error(name, compression, len, error))?;
-        if got == 0 {
-            return Ok(Spooled { file: Arc::new(file), base: 0, len });
+    // Writing takes about as long as decompression: a thread of its own does it.
+    let (full, to_write) = sync_channel::<Vec<u8>>(COPY_BUFS);
+    let (written, empty) = sync_channel::<Vec<u8>>(COPY_BUFS + 2);
+    let copied = thread::scope(|scope| {
+        let mut file = &file;
+        let writer = scope.spawn(move || {
+            for buf in to_write {
+                file.write_all(&buf)?;
+                // The reader has ended if it takes none back.
+                let _ = written.send(buf);
+            }
+            Ok(())
+        });
+        let read = loop {
+            let mut buf = empty.try_recv().unwrap_or_default();
+            buf.resize(COPY_BUF, 0);
+            match read_full(&mut from, &mut buf) {
+                Ok(0) => break Ok(()),
+                Ok(got) => {
+                    buf.truncate(got);
+                    len += got as u64;
+                }
+                Err(error) => break Err(read_error(name, compression, len, error)),
+            }
+            if full.send(buf).is_err() {
+                // The writer has failed, and says why.
+                break Ok(());
+            }
+        };
+        drop(full);
+        match writer.join() {
+            Ok(wrote) => wrote.map_err(temp).and(read),
+            Err(panic) => std::panic::resume_unwind(panic),
         }
-        file.write_all(&buf[..got]).map_err(temp)?;
-        len += got as u64;
-    }
+    });
+    copied.map(|()| Spooled { file: Arc::new(file), base: 0, len })
 }
 
 /// Parts of decoders' messages about sound but unsupported input.
