@@ -87,6 +87,8 @@ pub struct OpenOptions<'a> {
     pub image: format::OpenOptions,
     /// The container image to take if there are several; by default the one for this machine.
     pub choice: oci::Choice,
+    /// Opens container images by names that are no paths.
+    pub remote: Option<Arc<dyn oci::OpenRemote>>,
 }
 
 impl Default for OpenOptions<'_> {
@@ -97,6 +99,7 @@ impl Default for OpenOptions<'_> {
             formats: &[],
             image: format::OpenOptions::default(),
             choice: oci::Choice::default(),
+            remote: None,
         }
     }
 }
@@ -121,11 +124,11 @@ pub enum SourceKind {
 pub fn open(path: &Path, options: &OpenOptions<'_>) -> Result<Box<dyn Source + Send>, FsError> {
     let found = open_any(path, options)?;
     match &options.choice.tag {
-        Some(tag) if !found.is_container() => {
+        Some(tag) if !found.has_tags() => {
             let name = shown(path);
             Err(FsError::Invalid(format!("{name}: not a container image, so it has no tag {tag}")))
         }
-        _ => found.whole(&options.tree),
+        _ => Ok(found.whole()),
     }
 }
 
@@ -135,12 +138,9 @@ pub fn open(path: &Path, options: &OpenOptions<'_>) -> Result<Box<dyn Source + S
 /// # Errors
 /// As [`open`] and [`LayeredSource::new`].
 pub fn open_layers(paths: &[PathBuf], options: &OpenOptions<'_>) -> Result<LayeredSource, FsError> {
-    let whole = |(path, found): (&PathBuf, OpenedSource)| {
-        Ok((shown(path), Arc::from(found.whole(&options.tree)?)))
-    };
+    let whole = |(path, found): (&PathBuf, OpenedSource)| (shown(path), Arc::from(found.whole()));
     let found = open_all(paths, options)?;
-    let layers = paths.iter().zip(found).map(whole).collect::<Result<_, FsError>>()?;
-    LayeredSource::new(layers)
+    LayeredSource::new(paths.iter().zip(found).map(whole).collect())
 }
 
 /// What sources are made of, step by step.
@@ -190,9 +190,9 @@ fn open_all(paths: &[PathBuf], options: &OpenOptions<'_>) -> Result<Vec<OpenedSo
     let found: Vec<OpenedSource> =
         paths.iter().map(|path| open_any(path, options)).collect::<Result<_, FsError>>()?;
     match &options.choice.tag {
-        Some(tag) if !found.iter().any(OpenedSource::is_container) => Err(FsError::Invalid(
-            format!("none of the sources is a container image with a tag {tag}"),
-        )),
+        Some(tag) if !found.iter().any(OpenedSource::has_tags) => Err(FsError::Invalid(format!(
+            "none of the sources is a container image with a tag {tag}"
+        ))),
         _ => Ok(found),
     }
 }
@@ -206,6 +206,8 @@ fn shown(path: &Path) -> String {
 enum OpenedSource {
     /// The layers of a container image, which may have tags.
     Container(oci::Layers),
+    /// The layers of a container image whose tag is a part of its name.
+    Named(oci::Layers),
     /// Any other source.
     Plain(Box<dyn Source + Send>),
 }
@@ -215,21 +217,22 @@ impl OpenedSource {
         Self::Plain(Box::new(source))
     }
 
-    fn is_container(&self) -> bool {
+    /// Whether a tag may choose among several images in it.
+    fn has_tags(&self) -> bool {
         matches!(self, Self::Container(_))
     }
 
-    fn whole(self, options: &TreeOptions) -> Result<Box<dyn Source + Send>, FsError> {
-        Ok(match self {
-            Self::Container(layers) => Box::new(layers.whole(options)?),
+    fn whole(self) -> Box<dyn Source + Send> {
+        match self {
+            Self::Container(layers) | Self::Named(layers) => Box::new(layers.whole()),
             Self::Plain(source) => source,
-        })
+        }
     }
 
     /// The layers of a container image, step by step; any other source is one step.
     fn steps(self, options: &TreeOptions) -> Result<Vec<Arc<dyn Source + Send>>, FsError> {
         Ok(match self {
-            Self::Container(layers) => {
+            Self::Container(layers) | Self::Named(layers) => {
                 let steps = layers.steps(options)?.into_iter();
                 steps.map(|step| Arc::new(step) as Arc<dyn Source + Send>).collect()
             }
@@ -242,11 +245,18 @@ fn open_any(path: &Path, options: &OpenOptions<'_>) -> Result<OpenedSource, FsEr
     if path.as_os_str() == "-" {
         return stdin(options);
     }
+    if let Some(remote) = options.remote.as_ref().and_then(|remote| remote.open(path)) {
+        let (remote, name) = (remote?, shown(path));
+        let platform = options.choice.platform.clone();
+        let OpenOptions { temp_dir, tree, .. } = options;
+        let layers = oci::remote_layers(&*remote, &name, platform, temp_dir, tree)?;
+        return Ok(OpenedSource::Named(layers));
+    }
     let io = |error| FsError::io(path.display().to_string(), error);
     Ok(match detect(path, options.formats)? {
         SourceKind::Directory => OpenedSource::plain(DirectorySource::open(path, &options.tree)?),
         SourceKind::Oci => {
-            let layers = oci::layers(path, &options.choice, &options.temp_dir)?;
+            let layers = oci::layers(path, &options.choice, &options.temp_dir, &options.tree)?;
             OpenedSource::Container(layers)
         }
         SourceKind::Tar => archive(File::open(path).map_err(io)?, shown(path), options)?,

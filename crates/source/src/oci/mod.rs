@@ -7,11 +7,14 @@
 
 mod choice;
 mod docker;
+mod parallel;
+mod remote;
 pub(crate) mod skopeo;
 mod stack;
 mod store;
 
 pub use choice::{Choice, Platform};
+pub use remote::{Blob, OpenRemote, Remote};
 
 use crate::archive::ArchiveSource;
 use crate::options::TreeOptions;
@@ -26,6 +29,7 @@ use std::cell::Cell;
 use std::error::Error;
 use std::io::Read;
 use std::path::Path;
+use std::thread;
 use store::{ArchiveKind, Section, Store};
 
 /// Maximum size of manifests and indexes in bytes; larger ones are not read.
@@ -43,10 +47,36 @@ const NAME_KEYS: [&str; 2] = ["org.opencontainers.image.ref.name", "io.container
 /// # Errors
 /// [`FsError::Container`] when a part is missing or does not match its digest; [`FsError::Invalid`]
 /// when the choice does not determine one image; [`FsError::Io`].
-pub(crate) fn layers(path: &Path, choice: &Choice, temp_dir: &Path) -> Result<Layers, FsError> {
-    let store = Store::Directory(path.to_path_buf());
+pub(crate) fn layers(
+    path: &Path,
+    choice: &Choice,
+    temp_dir: &Path,
+    options: &TreeOptions,
+) -> Result<Layers, FsError> {
+    let store = Store::Directory { dir: path.to_path_buf(), name: path.display().to_string() };
     let form = if skopeo::is_image(path) { Form::Skopeo } else { Form::Oci };
-    Layout { store: &store, form, temp_dir, choice }.layers()
+    Layout { store: &store, form, temp_dir, choice, options, remote: None }.layers()
+}
+
+/// Layers that are fetched at once, more where there are more processors to unpack them.
+const FETCHED: usize = 3;
+
+/// The layers of an image of which nothing need be there yet. Several are fetched and unpacked at
+/// once.
+///
+/// # Errors
+/// As [`layers`], and as [`Remote::fetch`].
+pub(crate) fn remote_layers(
+    remote: &dyn Remote,
+    name: &str,
+    platform: Option<Platform>,
+    temp_dir: &Path,
+    options: &TreeOptions,
+) -> Result<Layers, FsError> {
+    let store = Store::Directory { dir: remote.dir().to_path_buf(), name: name.into() };
+    let choice = Choice { platform, tag: None };
+    let (form, choice, remote) = (Form::Oci, &choice, Some(remote));
+    Layout { store: &store, form, temp_dir, choice, options, remote }.layers()
 }
 
 /// The result of [`open_archive`].
@@ -79,7 +109,8 @@ pub(crate) fn open_archive(
     if !has_mark.get() {
         return Ok(Opened::Ordinary(Box::new(ordinary?)));
     }
-    let layout = |store| Layout { store, form: Form::Oci, temp_dir, choice };
+    let form = Form::Oci;
+    let layout = |store| Layout { store, form, temp_dir, choice, options, remote: None };
     match Store::in_archive(archive, name)? {
         ArchiveKind::Layout(store) => layout(&store).layers().map(Opened::Image),
         ArchiveKind::Saved(store) => layout(&store).saved_layers().map(Opened::Image),
@@ -135,34 +166,53 @@ struct Layout<'a> {
     form: Form,
     temp_dir: &'a Path,
     choice: &'a Choice,
+    options: &'a TreeOptions,
+    /// Where parts come from that are not in the store.
+    remote: Option<&'a dyn Remote>,
 }
 
 impl Layout<'_> {
     /// The layers of a layout's image.
     fn layers(&self) -> Result<Layers, FsError> {
         let manifest = self.manifest()?;
-        let spooled = |descriptor| {
-            let blob = self.layer(descriptor)?;
-            Ok((self.spool(&blob)?, blob.name))
-        };
-        manifest.layers().iter().map(spooled).collect::<Result<_, FsError>>().map(Layers::new)
+        let layers = manifest.layers();
+        let mut threads = parallel::processors();
+        if let Some(remote) = self.remote {
+            layers.iter().try_for_each(|layer| self.check_layer(layer))?;
+            remote.announce(&layers.iter().map(Blob::of).collect::<Vec<_>>());
+            threads = threads.max(FETCHED);
+        }
+        let spooled = |number: usize| self.layer(&layers[number]);
+        let gathered = Layers::gather(self.options, |take| {
+            parallel::in_order(layers.len(), threads, spooled, |(layer, name)| take(layer, name))
+        })?;
+        if let Some(remote) = self.remote {
+            // Not needed here, but by others who read the layout.
+            self.blob(manifest.config())?;
+            remote.complete()?;
+        }
+        Ok(gathered)
     }
 
     /// The layers of an image written by `docker save`.
     fn saved_layers(&self) -> Result<Layers, FsError> {
-        let mut layers = Vec::new();
-        for docker::SavedLayer { section, digest } in docker::layers(self.store, self.choice)? {
-            let layer = self.spool(&section)?;
-            let name = section.name;
+        let saved = docker::layers(self.store, self.choice)?;
+        let spooled = |number: usize| {
+            let docker::SavedLayer { section, digest } = &saved[number];
+            let layer = self.spool(section)?;
+            let name = section.name.clone();
             let whole = Section::new(layer.file.clone(), layer.base, layer.len, name.clone());
             let found = whole.sha256().map_err(|error| FsError::io(&name, error))?;
-            if found != digest {
+            if found != *digest {
                 let what = "contents do not match the digest".into();
                 return Err(FsError::Container { name, what });
             }
-            layers.push((layer, name));
-        }
-        Ok(Layers::new(layers))
+            Ok((layer, name))
+        };
+        let threads = parallel::processors();
+        Layers::gather(self.options, |take| {
+            parallel::in_order(saved.len(), threads, spooled, |(layer, name)| take(layer, name))
+        })
     }
 
     /// A layer's archive, decompressed if necessary.
@@ -187,6 +237,13 @@ impl Layout<'_> {
 
     /// Opens a blob after checking its length and digest.
     fn blob(&self, descriptor: &Descriptor) -> Result<Section, FsError> {
+        let blob = self.unverified(descriptor)?;
+        self.verify(&blob, descriptor)?;
+        Ok(blob)
+    }
+
+    /// Opens a blob after checking its length.
+    fn unverified(&self, descriptor: &Descriptor) -> Result<Section, FsError> {
         let digest = descriptor.digest();
         if *digest.algorithm() != DigestAlgorithm::Sha256 {
             return Err(FsError::Unsupported(format!("digest {digest}")));
@@ -196,18 +253,31 @@ impl Layout<'_> {
             Form::Oci => format!("blobs/sha256/{}", digest.digest()),
             Form::Skopeo => skopeo::blob_path(digest.digest(), is_manifest),
         };
+        if let Some(remote) = self.remote {
+            remote.fetch(&Blob::of(descriptor))?;
+        }
         let blob = self.store.open(&path)?;
         if blob.len != descriptor.size() {
             let what =
                 format!("blob {digest}: {} bytes, which does not match its descriptor", blob.len);
             return Err(self.store.broken(what));
         }
+        Ok(blob)
+    }
+
+    /// Checks the digest of a blob.
+    fn verify(&self, blob: &Section, descriptor: &Descriptor) -> Result<(), FsError> {
+        if self.remote.is_some() {
+            // Done when it came.
+            return Ok(());
+        }
+        let digest = descriptor.digest();
         let found = blob.sha256().map_err(|error| FsError::io(&blob.name, error))?;
         if found != digest.digest() {
             let what = format!("blob {digest}: contents do not match the digest");
             return Err(self.store.broken(what));
         }
-        Ok(blob)
+        Ok(())
     }
 
     fn json(&self, descriptor: &Descriptor) -> Result<Vec<u8>, FsError> {
@@ -221,6 +291,12 @@ impl Layout<'_> {
     /// The document from which all others are found: its name, its contents, and whether it is an
     /// index.
     fn outermost(&self) -> Result<(String, Vec<u8>, bool), FsError> {
+        if let Some(remote) = self.remote {
+            let Blob { sha256, media_type, .. } = remote.root();
+            let json = whole_json(self.store.open(&format!("blobs/sha256/{sha256}"))?)?;
+            let is_index = is_index(&MediaType::from(media_type.as_str()));
+            return Ok((format!("blob sha256:{sha256}"), json, is_index));
+        }
         let name = match self.form {
             Form::Oci => "index.json",
             Form::Skopeo => "manifest.json",
@@ -336,7 +412,23 @@ impl Layout<'_> {
         }
     }
 
-    fn layer(&self, descriptor: &Descriptor) -> Result<Section, FsError> {
+    /// A layer, decompressed while its digest is computed, and its name for messages.
+    fn layer(&self, descriptor: &Descriptor) -> Result<(tar::Spooled, String), FsError> {
+        self.check_layer(descriptor)?;
+        let blob = self.unverified(descriptor)?;
+        let spooled = thread::scope(|scope| {
+            let verified = scope.spawn(|| self.verify(&blob, descriptor));
+            let spooled = self.spool(&blob);
+            match verified.join() {
+                Ok(verified) => verified.and(spooled),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        })?;
+        Ok((spooled, blob.name))
+    }
+
+    /// Refuses a layer of a type that is not supported.
+    fn check_layer(&self, descriptor: &Descriptor) -> Result<(), FsError> {
         // Compression is detected by the blob's own magic number.
         let known = match descriptor.media_type() {
             MediaType::ImageLayer | MediaType::ImageLayerGzip | MediaType::ImageLayerZstd => true,
@@ -356,7 +448,7 @@ impl Layout<'_> {
             let (name, digest) = (self.store.name(), descriptor.digest());
             return Err(FsError::Unsupported(format!("{name}: layer {digest} of type {what}")));
         }
-        self.blob(descriptor)
+        Ok(())
     }
 }
 

@@ -8,38 +8,56 @@ use seekless_fs::FsError;
 use seekless_fs::tree::{NodeId, TreeBuilder};
 use std::collections::HashSet;
 
-/// The archives of an image's layers, decompressed, the lowest first.
-pub(crate) struct Layers(Vec<(tar::Spooled, String)>);
+/// The archives of an image's layers, decompressed, the lowest first, with their names for
+/// messages, and the root file system that they give.
+pub(crate) struct Layers {
+    archives: Vec<(tar::Spooled, String)>,
+    whole: ArchiveSource,
+}
 
 impl Layers {
-    /// Layers with their names for messages.
-    pub(super) fn new(archives: Vec<(tar::Spooled, String)>) -> Self {
-        Self(archives)
+    /// Layers that `each` gives one after the other. A layer is read while `each` prepares the next
+    /// ones.
+    ///
+    /// # Errors
+    /// Those of `each`, and as for archives.
+    pub(super) fn gather(
+        options: &TreeOptions,
+        each: impl FnOnce(
+            &mut dyn FnMut(tar::Spooled, String) -> Result<(), FsError>,
+        ) -> Result<(), FsError>,
+    ) -> Result<Self, FsError> {
+        let (mut archives, mut stack) = (Vec::new(), Stack::new(options));
+        each(&mut |archive, name| {
+            archives.push((archive.clone(), name.clone()));
+            stack.add(archive, name)
+        })?;
+        Ok(Self { archives, whole: stack.finish()? })
     }
 
     /// The root file system: all layers over one another.
-    ///
-    /// # Errors
-    /// As for archives.
-    pub(crate) fn whole(&self, options: &TreeOptions) -> Result<ArchiveSource, FsError> {
-        self.lowest(self.0.len(), options)
+    pub(crate) fn whole(self) -> ArchiveSource {
+        self.whole
     }
 
     /// The root file systems of the first layer alone, of the first two, and so on; the last has
-    /// all layers. Only the last one tells notices. An image without layers has one, without files.
+    /// all layers. Only the last one has told notices. An image without layers has one, without
+    /// files.
     ///
     /// # Errors
     /// As for archives.
-    pub(crate) fn steps(&self, options: &TreeOptions) -> Result<Vec<ArchiveSource>, FsError> {
+    pub(crate) fn steps(self, options: &TreeOptions) -> Result<Vec<ArchiveSource>, FsError> {
         let silent = TreeOptions { notices: Notices(|_| {}), ..options.clone() };
-        let below = (1..self.0.len()).map(|count| self.lowest(count, &silent));
-        below.chain([self.whole(options)]).collect()
+        let below = (1..self.archives.len()).map(|count| self.lowest(count, &silent));
+        let mut steps = below.collect::<Result<Vec<_>, FsError>>()?;
+        steps.push(self.whole);
+        Ok(steps)
     }
 
     /// The first `count` layers over one another.
     fn lowest(&self, count: usize, options: &TreeOptions) -> Result<ArchiveSource, FsError> {
         let mut stack = Stack::new(options);
-        for (archive, name) in &self.0[..count] {
+        for (archive, name) in &self.archives[..count] {
             stack.add(archive.clone(), name.clone())?;
         }
         stack.finish()

@@ -68,8 +68,8 @@ impl Read for Section {
 /// The files of an image, by path.
 #[derive(Debug)]
 pub(super) enum Store {
-    /// Files of a directory.
-    Directory(PathBuf),
+    /// Files of a directory, with its name in messages.
+    Directory { dir: PathBuf, name: String },
     /// Members of an archive.
     Archive { file: Arc<File>, name: String, members: HashMap<Vec<u8>, Member> },
 }
@@ -124,8 +124,7 @@ impl Store {
     /// The image's name in messages.
     pub(super) fn name(&self) -> String {
         match self {
-            Self::Directory(path) => path.display().to_string(),
-            Self::Archive { name, .. } => name.clone(),
+            Self::Directory { name, .. } | Self::Archive { name, .. } => name.clone(),
         }
     }
 
@@ -145,7 +144,7 @@ impl Store {
 
     pub(super) fn has(&self, path: &str) -> bool {
         match self {
-            Self::Directory(dir) => dir.join(path).is_file(),
+            Self::Directory { dir, .. } => dir.join(path).is_file(),
             Self::Archive { .. } => self.open(path).is_ok(),
         }
     }
@@ -153,7 +152,7 @@ impl Store {
     /// Whether the store has blobs of a layout.
     pub(super) fn has_blobs(&self) -> bool {
         match self {
-            Self::Directory(dir) => dir.join("blobs/sha256").is_dir(),
+            Self::Directory { dir, .. } => dir.join("blobs/sha256").is_dir(),
             Self::Archive { members, .. } => {
                 members.keys().any(|path| path.starts_with(b"blobs/sha256/"))
             }
@@ -163,7 +162,7 @@ impl Store {
     /// Opens a part by its path.
     pub(super) fn open(&self, path: &str) -> Result<Section, FsError> {
         match self {
-            Self::Directory(dir) => {
+            Self::Directory { dir, .. } => {
                 let full = dir.join(path);
                 let name = full.display().to_string();
                 let io = |error| FsError::io(name.clone(), error);
