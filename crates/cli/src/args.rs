@@ -17,7 +17,7 @@ pub(crate) fn count<T: FromStr>(text: &str) -> Result<T, String> {
 }
 
 /// Options every command takes.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Clone, Copy)]
 pub(crate) struct Global {
     /// Print results as JSON on standard output, errors and warnings as JSON on standard error
     #[arg(long, global = true)]

@@ -29,6 +29,7 @@ mod gaps;
 mod interrupt;
 mod modelled_disk;
 mod progress;
+mod registry;
 mod say;
 mod scoring;
 mod show;

@@ -30,25 +30,25 @@ pub(crate) fn bytes(global: &Global, total: ByteLen) -> ProgressBar {
 }
 
 /// The progress of library calls, shown as bars that count bytes.
-pub(crate) fn shown(global: &Global) -> Bars<'_> {
-    Bars { global, bar: Mutex::new(ProgressBar::hidden()) }
+pub(crate) fn shown(global: &Global) -> Bars {
+    Bars { global: *global, bar: Mutex::new(ProgressBar::hidden()) }
 }
 
 /// Progress bars of [`shown`].
-pub(crate) struct Bars<'a> {
-    global: &'a Global,
+pub(crate) struct Bars {
+    global: Global,
     bar: Mutex<ProgressBar>,
 }
 
-impl Bars<'_> {
+impl Bars {
     fn bar(&self) -> std::sync::MutexGuard<'_, ProgressBar> {
         self.bar.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Progress for Bars<'_> {
+impl Progress for Bars {
     fn begin(&self, total: ByteLen) {
-        *self.bar() = bytes(self.global, total);
+        *self.bar() = bytes(&self.global, total);
     }
 
     fn advance(&self, bytes: ByteLen) {

@@ -1,7 +1,8 @@
 //! Opens sources by path, with the options that all commands with a source share.
 
-use crate::args::{PlaceArgs, count};
+use crate::args::{Global, PlaceArgs, count};
 use crate::failure::Failure;
+use crate::registry::RegistryArgs;
 use clap::{ArgGroup, Args};
 use seekless_compose::sources::{self, SourceOptions};
 use seekless_fs::format;
@@ -73,6 +74,8 @@ pub(crate) struct SourceArgs {
     pub(crate) amendments: Amendments,
     #[command(flatten)]
     place: PlaceArgs,
+    #[command(flatten)]
+    registry: RegistryArgs,
 }
 
 impl SourceArgs {
@@ -91,7 +94,11 @@ impl SourceArgs {
         Ok(sources::excludes(&self.exclude_from, &self.exclude, &self.include)?)
     }
 
-    fn options(&self, image: format::OpenOptions) -> Result<SourceOptions, Failure> {
+    fn options(
+        &self,
+        image: format::OpenOptions,
+        global: &Global,
+    ) -> Result<SourceOptions, Failure> {
         let excludes = match &self.excludes {
             Some(excludes) => excludes.clone(),
             None => self.read_patterns()?,
@@ -117,6 +124,7 @@ impl SourceArgs {
             place: self.place.place(),
             image,
             temp_dir: temp_dir(),
+            registries: self.registry.registries(global),
         })
     }
 
@@ -150,8 +158,9 @@ pub(crate) fn open(
     args: &SourceArgs,
     image: format::OpenOptions,
     purpose: Purpose,
+    global: &Global,
 ) -> Result<Arc<dyn Source + Send>, Failure> {
-    Ok(sources::open(path, &args.options(image)?, purpose)?)
+    Ok(sources::open(path, &args.options(image, global)?, purpose)?)
 }
 
 /// Opens the source of an image: one, or several in layers, the first at the bottom.
@@ -160,8 +169,9 @@ pub(crate) fn open_layers(
     args: &SourceArgs,
     image: format::OpenOptions,
     purpose: Purpose,
+    global: &Global,
 ) -> Result<Arc<dyn Source + Send>, Failure> {
-    Ok(sources::open_layers(paths, &args.options(image)?, purpose)?)
+    Ok(sources::open_layers(paths, &args.options(image, global)?, purpose)?)
 }
 
 /// Opens the sources of an image as layers, step by step.
@@ -170,8 +180,9 @@ pub(crate) fn open_steps(
     args: &SourceArgs,
     image: format::OpenOptions,
     purpose: Purpose,
+    global: &Global,
 ) -> Result<Steps, Failure> {
-    Ok(sources::open_steps(paths, &args.options(image)?, purpose)?)
+    Ok(sources::open_steps(paths, &args.options(image, global)?, purpose)?)
 }
 
 /// `TMPDIR`, or else `/var/tmp`: `/tmp` is often in memory, and unpacked archives are large.

@@ -145,6 +145,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("seekless-vhd", &["seekless-device", "seekless-units"]),
     ("seekless-model", &["seekless-units"]),
     ("seekless-verity", &["seekless-device", "seekless-units"]),
+    ("seekless-registry", &[]),
     ("seekless-report", &["seekless-units"]),
     (
         "seekless-serve",
@@ -174,6 +175,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "seekless-images",
             "seekless-layout",
             "seekless-partition",
+            "seekless-registry",
             "seekless-source",
             "seekless-summary",
             "seekless-units",
@@ -222,6 +224,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "seekless-partition",
             "seekless-placement",
             "seekless-prefetch",
+            "seekless-registry",
             "seekless-report",
             "seekless-serve",
             "seekless-source",
@@ -241,6 +244,7 @@ const RESERVED: &[(&str, &str)] = &[
     ("clap", "seekless-cli"),
     ("indicatif", "seekless-cli"),
     ("pyo3", "seekless-python"),
+    ("ureq", "seekless-registry"),
 ];
 
 fn root() -> PathBuf {

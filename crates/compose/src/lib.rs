@@ -2,6 +2,7 @@
 //! and writes an image of any format.
 //!
 //! - [`sources`]: directories, archives, container images and images, one over another
+//! - [`registries`]: container images of registries, as sources
 //! - [`amendments`]: changes to a whole tree, by the files that describe them
 //! - [`traces`]: traces by path
 //! - [`build`]: an image in each of the formats; [`mod@write`]: where it is written;
@@ -43,6 +44,7 @@ pub mod older;
 mod opened;
 pub mod options;
 pub mod rearrange;
+pub mod registries;
 pub mod sharing;
 pub mod sources;
 mod touched;

@@ -1,6 +1,7 @@
 //! Sources by path.
 
 use crate::amendments::amend_error;
+use crate::registries::{self, Registries};
 use seekless_fs::format;
 use seekless_fs::source::Source;
 use seekless_fs::term::{Term, Text};
@@ -48,6 +49,8 @@ pub struct SourceOptions {
     pub image: format::OpenOptions,
     /// Where archives are unpacked that cannot be read in place.
     pub temp_dir: PathBuf,
+    /// How container images of registries are fetched.
+    pub registries: Registries,
 }
 
 impl SourceOptions {
@@ -83,6 +86,7 @@ impl Default for SourceOptions {
             place: Place::default(),
             image: format::OpenOptions::default(),
             temp_dir: PathBuf::from("/var/tmp"),
+            registries: Registries::default(),
         }
     }
 }
@@ -99,7 +103,8 @@ pub enum Purpose {
     List,
 }
 
-/// Opens a directory, archive (`-`: standard input), container image or image.
+/// Opens a directory, archive (`-`: standard input), container image (of a registry:
+/// `docker://NAME`) or image.
 ///
 /// # Errors
 /// [`ErrorKind::Usage`] for options that are wrong, [`ErrorKind::Unsupported`] for a file
@@ -120,7 +125,7 @@ fn open_one(
     options: &SourceOptions,
     opening: &OpenOptions<'_>,
 ) -> Result<Arc<dyn Source + Send>, Error> {
-    if options.place.is_part() || snapshot::split(path).is_some() {
+    if options.place.is_part() || names_snapshot(path) {
         let image = seekless_images::open(path, &options.place, options.image)?;
         let source = ImageSource::open(image, &opening.tree);
         let about = |error: FsError| Error::from(error).about(path.display());
@@ -182,7 +187,7 @@ pub fn open_steps(
         return Err(Error::usage(Text::from(what).then(Term::Shared)));
     }
     if let [path] = paths
-        && (options.place.is_part() || snapshot::split(path).is_some())
+        && (options.place.is_part() || names_snapshot(path))
     {
         let whole = open(path, options, purpose)?;
         return Ok(Steps { below: Vec::new(), whole, replaced_links: Vec::new() });
@@ -201,13 +206,19 @@ pub fn open_steps(
     Ok(Steps { below, whole: amended(whole)?, replaced_links })
 }
 
+/// Whether a source is a snapshot of an image.
+fn names_snapshot(path: &Path) -> bool {
+    !registries::is_name(path) && snapshot::split(path).is_some()
+}
+
 /// Refuses several sources one of which would be a part of a disk or a snapshot.
 fn refuse_parts(paths: &[PathBuf], options: &SourceOptions) -> Result<(), Error> {
     if options.place.is_part() {
         let parameters = Text::from(Term::Partition).then(" and ").then(Term::Offset);
         return Err(Error::usage(parameters.then(" take one source")));
     }
-    match paths.iter().find_map(|path| snapshot::split(path)) {
+    let own = paths.iter().filter(|path| !registries::is_name(path));
+    match own.into_iter().find_map(|path| snapshot::split(path)) {
         Some((image, _)) => {
             Err(Error::usage("a snapshot is the only source").about(image.display()))
         }
@@ -249,8 +260,11 @@ pub fn refuse_inside<'a>(
     }
 }
 
-/// Looks whether a device may change while it is read.
+/// Looks whether a device may change while it is read, and whether the name of an image is valid.
 fn look(path: &Path, purpose: Purpose) -> Result<(), Error> {
+    if let Some(name) = registries::name(path) {
+        return name.map(|_| ());
+    }
     match purpose {
         Purpose::Build { .. } => in_use::refuse(path),
         Purpose::List => {
@@ -359,6 +373,7 @@ fn opening(options: &SourceOptions, purpose: Purpose) -> Result<OpenOptions<'sta
         formats: FORMATS,
         image: options.image,
         choice: oci::Choice { platform: options.platform.clone(), tag: options.tag.clone() },
+        remote: Some(Arc::new(options.registries.clone())),
     })
 }
 

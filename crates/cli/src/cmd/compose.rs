@@ -61,6 +61,10 @@ and its beginning is written last: until then it shows no file system. Files nam
 With -o - the raw image goes to standard output when it is complete, holes as zeros;
 what was written is then said on standard error, with --json as well.
 
+Container images named docker://HOST/NAME[:TAG|@DIGEST] are fetched from their registry
+into a cache (--cache-dir), with the credentials that skopeo, podman or docker have
+for it; see docs/common.md.
+
 Several sources are laid over one another, as the layers of a container image:
 a file replaces what an earlier source has under its path, a directory is
 merged with one of an earlier source and has its own owner, mode and times then.
@@ -85,6 +89,8 @@ Examples:
   seekless build rootfs.tar.zst overlay/ -o disk.img
   docker save debian:12 | seekless build - overlay/ -o disk.img --platform linux/amd64
   skopeo copy docker://debian:12 dir:debian && seekless build debian/ -o disk.img
+  seekless build docker://debian:12 -o disk.img
+  seekless build docker://localhost:5000/app overlay/ -o disk.img --platform linux/arm64
   seekless build rootfs/ -o disk.img --size +1G
   seekless build rootfs/ -o disk.img --free 20%
   seekless build rootfs/ -o week2.img --like week1.img
@@ -119,9 +125,9 @@ Examples:
 #[command(group = ArgGroup::new("placed").args(["trace", "like", "share"]).multiple(true))]
 pub(crate) struct BuildArgs {
     /// Directory, tar archive (plain, gzip, zstd, xz or bzip2), container image (OCI layout
-    /// or archive, docker save, podman save, skopeo's dir:), file system image (raw, qcow2,
-    /// Android sparse or on a block device), or -
-    /// for an archive on standard input. Of several, each is laid over those before it
+    /// or archive, docker save, podman save, skopeo's dir:, or docker://NAME in a registry), file
+    /// system image (raw, qcow2, Android sparse or on a block device), or - for an archive on
+    /// standard input. Of several, each is laid over those before it
     #[arg(required_unless_present_any = ["manifest", "definitions"], value_name = "SOURCE")]
     sources: Vec<PathBuf>,
     /// The image to write: a file, - for standard output, or a block device, which the file
@@ -341,7 +347,7 @@ pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure
     tree_args.dropped = args.fat_tree.xattrs(args.fat_width().is_some());
     tree_args.dropped.all |= args.ext.drops_xattrs();
     tree_args.amendments = args.amendments()?;
-    let steps = args.like.open_sources(args, &tree_args, purpose)?;
+    let steps = args.like.open_sources(args, &tree_args, purpose, global)?;
     let disk = args.disk.begin(args, &target, global)?;
     let start = disk.as_ref().map(|disk| disk.root()).or(place.offset).unwrap_or_default();
     let source = steps.whole.as_ref();

@@ -26,8 +26,8 @@ Examples:
   seekless manifest --compare old.img cloud.img --partition 1
   zcat rootfs.tar.gz | seekless manifest -
 
-PATH is an image (raw, qcow2 or on a block device), a directory, a tar archive (- for standard input) or an OCI
-image layout. --compare also accepts manifests. Equal trees have equal manifests.
+PATH is an image (raw, qcow2 or on a block device), a directory, a tar archive (- for standard input), an OCI
+image layout or docker://NAME in a registry. --compare also accepts manifests. Equal trees have equal manifests.
 With --json, standard output has one object per entry, with the keywords of mtree as
 keys; a file written with -o is in mtree format.")]
 pub(crate) struct ManifestArgs {
@@ -139,7 +139,7 @@ fn read(
     if let Some(text) = ready_made(path) {
         return text.map_err(|error| Failure::io(path.display(), &error));
     }
-    let source = source::open(path, from, args.open.options(), source::Purpose::List)?;
+    let source = source::open(path, from, args.open.options(), source::Purpose::List, global)?;
     let total = source.tree().nodes().iter().map(|node| node.size).sum();
     let bar = progress(total, global);
     let mut out = Vec::new();

@@ -38,6 +38,7 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("seekless score old.img new.img --trace job.trace --verify-program", "the same"),
     ("seekless score disk.img --trace job.trace --verify-program", "the same"),
     ("skopeo ", "needs a registry; run by tests/compose"),
+    ("seekless build docker://", "needs a registry; run by tests/registry"),
     ("blkparse ", "needs a log of blktrace"),
     ("strace ", "starts a program that is not there"),
     ("seekless crash replay log.img --image", "needs a log of the kernel's"),

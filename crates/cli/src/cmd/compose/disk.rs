@@ -141,7 +141,10 @@ impl DiskArgs {
         let purpose = Purpose::Build { latest: source_date_epoch()? };
         let contents: Arc<dyn Source + Send> = match &self.esp {
             // Options that select or change the source are for the root only.
-            Some(path) => source::open(path, &SourceArgs::default(), args.open.options(), purpose)?,
+            Some(path) => {
+                let (tree, image) = (SourceArgs::default(), args.open.options());
+                source::open(path, &tree, image, purpose, global)?
+            }
             None => Arc::new(LayeredSource::new(Vec::new())?),
         };
         let shown = self.esp.as_ref().map_or("--esp".into(), |path| path.display().to_string());

@@ -1,7 +1,7 @@
 //! `seekless build --like` and `--share`: images that share chunks with others.
 
 use super::{BuildArgs, Family};
-use crate::args::FreedBlocks;
+use crate::args::{FreedBlocks, Global};
 use crate::failure::Failure;
 use crate::source::{self, Purpose, SourceArgs};
 use clap::Args;
@@ -72,16 +72,17 @@ impl LikeArgs {
         args: &BuildArgs,
         tree: &SourceArgs,
         purpose: Purpose,
+        global: &Global,
     ) -> Result<Steps, Failure> {
         let (sources, image) = (&args.sources, args.open.options());
         if !self.share {
-            let whole = source::open_layers(sources, tree, image, purpose)?;
+            let whole = source::open_layers(sources, tree, image, purpose, global)?;
             return Ok(Steps { below: Vec::new(), whole, replaced_links: Vec::new() });
         }
         if args.fat_width().is_some() || args.ufs_version().is_some() {
             return Err(Failure::usage("--share is for ext images"));
         }
-        source::open_steps(sources, tree, image, purpose)
+        source::open_steps(sources, tree, image, purpose, global)
     }
 
     /// Whether each source has places of its own.

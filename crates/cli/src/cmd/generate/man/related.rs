@@ -30,6 +30,34 @@ const TMPDIR: Meaning = (
     "Directory for archives that are unpacked and images for standard output [default: /var/tmp]",
 );
 
+const CACHE_HOME: Meaning = (
+    "XDG_CACHE_HOME",
+    "Directory of caches, in which seekless/images has the images of registries [default: ~/.cache]",
+);
+const AUTH_FILE: Meaning =
+    ("REGISTRY_AUTH_FILE", "File of credentials for registries, in place of those below.");
+const CERT_FILE: Meaning =
+    ("SSL_CERT_FILE", "Certificates that registries are believed by, in place of the system's.");
+const PROXY: Meaning = (
+    "HTTPS_PROXY",
+    "Proxy on the way to registries; so are HTTP_PROXY and ALL_PROXY. NO_PROXY lists hosts that need none.",
+);
+const REGISTRY_FILES: &[Meaning] = &[
+    (
+        "$XDG_RUNTIME_DIR/containers/auth.json, ~/.config/containers/auth.json, ~/.docker/config.json",
+        "Credentials for registries, of which the first that has some counts; $XDG_CONFIG_HOME and \
+         $DOCKER_CONFIG replace the directories.",
+    ),
+    (
+        "/etc/containers/certs.d/HOST/*.crt, /etc/docker/certs.d/HOST/*.crt",
+        "Further certificates that a registry is believed by.",
+    ),
+    (
+        "~/.cache/seekless/images",
+        "Images of registries, an OCI image layout. It may be removed when no command reads it.",
+    ),
+];
+
 const ENTRIES: &[Entry] = &[
     Entry {
         command: "build",
@@ -42,9 +70,10 @@ const ENTRIES: &[Entry] = &[
             "mke2fs(8)",
             "mkfs.fat(8)",
             "selabel_file(5)",
+            "skopeo(1)",
         ],
-        files: &[],
-        variables: &[EPOCH, TMPDIR],
+        files: REGISTRY_FILES,
+        variables: &[EPOCH, TMPDIR, CACHE_HOME, AUTH_FILE, CERT_FILE, PROXY],
     },
     Entry {
         command: "mkfs",
@@ -61,8 +90,8 @@ const ENTRIES: &[Entry] = &[
     Entry {
         command: "manifest",
         pages: &["seekless-build(1)", "seekless-compare(1)", "seekless-formats(5)"],
-        files: &[],
-        variables: &[TMPDIR],
+        files: REGISTRY_FILES,
+        variables: &[TMPDIR, CACHE_HOME, AUTH_FILE, CERT_FILE, PROXY],
     },
     Entry {
         command: "optimize",
