@@ -56,7 +56,7 @@ pub(crate) fn reflink(word: &str) -> Result<Reflink, Error> {
 #[pyo3(signature = (
     source, output, *, format="ext4", size=None, free=0, label="", uuid=None, block_size=None,
     features="", source_date_epoch=None, exclude=Texts::default(), exclude_from=Paths::default(),
-    owner=None, tag=None, drop=None, trace=Traces::default(), chunk=524_288, storage="disk",
+    owner=None, tag=None, cache_dir=None, auth_file=Paths::default(), drop=None, trace=Traces::default(), chunk=524_288, storage="disk",
     like=Paths::default(), share=false, freed=None, move_budget=0, reflink="auto", force=false,
     progress=None,
 ))]
@@ -77,6 +77,8 @@ pub(crate) fn build(
     exclude_from: Paths,
     owner: Option<(u32, u32)>,
     tag: Option<String>,
+    cache_dir: Option<AnyPath>,
+    auth_file: Paths,
     drop: Option<&str>,
     trace: Traces,
     chunk: u64,
@@ -122,6 +124,10 @@ pub(crate) fn build(
     if let Some(tag) = tag {
         build = build.tag(tag);
     }
+    if let Some(dir) = cache_dir {
+        build = build.cache_dir(dir);
+    }
+    build = auth_file.into_vec().into_iter().fold(build, Build::auth_file);
     match drop {
         None => {}
         Some("all") => build = build.lossy(),

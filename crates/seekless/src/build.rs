@@ -6,6 +6,7 @@ use seekless_compose::base::Likeness;
 use seekless_compose::build::Build as Composition;
 use seekless_compose::formats::{OlderImages, Options};
 use seekless_compose::freed::Freed;
+use seekless_compose::registries::{Access, Registries};
 use seekless_compose::sources::{self, Purpose, SourceOptions};
 use seekless_compose::write::Destination;
 use seekless_compose::wrong;
@@ -142,6 +143,8 @@ impl From<Reflink> for ReflinkMode {
 pub struct Build {
     sources: Vec<PathBuf>,
     options: SourceOptions,
+    cache_dir: Option<PathBuf>,
+    auth_files: Vec<PathBuf>,
     amendments: WantedAmendments,
     is_only_listed: bool,
     exclude_files: Vec<PathBuf>,
@@ -185,11 +188,14 @@ pub struct Built {
 
 impl Build {
     /// An image of these sources: directories, tar archives (plain, gzip, zstd, xz, bzip2),
-    /// container images (OCI layouts, `docker save`, skopeo's `dir:`) and images.
+    /// container images (OCI layouts, `docker save`, skopeo's `dir:`; with a
+    /// [`cache_dir`](Self::cache_dir), `docker://NAME` in registries) and images.
     pub fn of<P: AsRef<Path>>(sources: impl IntoIterator<Item = P>) -> Self {
         Self {
             sources: sources.into_iter().map(|path| path.as_ref().to_path_buf()).collect(),
             options: SourceOptions::default(),
+            cache_dir: None,
+            auth_files: Vec::new(),
             amendments: WantedAmendments::default(),
             is_only_listed: false,
             exclude_files: Vec::new(),
@@ -422,6 +428,29 @@ impl Build {
         self
     }
 
+    /// The directory in which images of registries are kept, an OCI layout that several processes may
+    /// use at once. Sources `docker://NAME` need it.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), seekless::Error> {
+    /// seekless::Build::of(["docker://debian:12"]).cache_dir("/var/cache/images").write("disk.img")?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn cache_dir(mut self, dir: impl AsRef<Path>) -> Self {
+        self.cache_dir = Some(dir.as_ref().to_path_buf());
+        self
+    }
+
+    /// A file of credentials for registries, as docker, podman and skopeo write them. Of several, the
+    /// first that has some for an image counts; without one, everybody may read the image.
+    #[must_use]
+    pub fn auth_file(mut self, path: impl AsRef<Path>) -> Self {
+        self.auth_files.push(path.as_ref().to_path_buf());
+        self
+    }
+
     /// Leaves out attributes and files that FAT does not have, with a warning: owners, modes,
     /// symlinks, devices, extended attributes, names that it cannot spell. Further names of a file
     /// become files of their own.
@@ -582,6 +611,14 @@ impl Build {
         self.stop.during(path.display(), || self.compose(path))
     }
 
+    fn registries(&self) -> Registries {
+        let access = self.cache_dir.as_ref().map(|dir| {
+            let credential_files = self.auth_files.clone();
+            Access { credential_files, ..Access::new(dir) }
+        });
+        Registries { access, progress: self.progress.clone() }
+    }
+
     fn compose(&self, path: &Path) -> Result<Built, Error> {
         // Wrong options are an error before anything is opened.
         self.settings(self.size, None)?;
@@ -604,6 +641,7 @@ impl Build {
             return Err(Error::usage("only listed files are kept by a manifest"));
         }
         opening.amendments = self.wanted_amendments().read(true)?;
+        opening.registries = self.registries();
         opening.dropped.all |= is_fat && self.is_lossy;
         let purpose = Purpose::Build { latest: self.made };
         let (below, source) = if self.is_shared {

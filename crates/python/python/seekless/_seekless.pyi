@@ -196,6 +196,8 @@ def build(
     exclude_from: _Paths = ...,
     owner: Optional[tuple[int, int]] = None,
     tag: Optional[str] = None,
+    cache_dir: Optional[_Path] = None,
+    auth_file: _Paths = ...,
     drop: Optional[Literal["all"]] = None,
     trace: _Traces = ...,
     chunk: int = 524_288,
