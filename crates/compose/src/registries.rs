@@ -96,7 +96,7 @@ impl Remote for Arriving {
         let mut counted = self.counted();
         let new = parts.iter().filter(|part| counted.insert(part.sha256.clone()));
         // A manifest may claim anything.
-        let total = new.fold(0u64, |sum, part| sum.checked_add(part.len).unwrap_or(u64::MAX));
+        let total = new.fold(0u64, |sum, part| sum.saturating_add(part.len));
         self.progress.begin(ByteLen::new(total));
     }
 

@@ -94,7 +94,7 @@ mod tests {
         let hub = r#"Bearer realm="https://auth.docker.io/token",service="registry.docker.io",scope="repository:library/debian:pull,push""#;
         let scope = Some("repository:library/debian:pull,push");
         let of_hub = bearer("https://auth.docker.io/token", Some("registry.docker.io"), scope);
-        assert_eq!(parse(hub), [of_hub.clone()]);
+        assert_eq!(parse(hub), std::slice::from_ref(&of_hub));
         assert_eq!(parse(r#"Basic realm="Registry \"x\"""#), [Challenge::Basic]);
         assert_eq!(parse(&format!(r#"basic realm="a, b" , {hub}"#)), [Challenge::Basic, of_hub]);
         assert_eq!(parse("BEARER Realm = https://a ,x=y"), [bearer("https://a", None, None)]);

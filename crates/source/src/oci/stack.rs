@@ -12,7 +12,7 @@ use std::collections::HashSet;
 /// messages, and the root file system that they give.
 pub(crate) struct Layers {
     archives: Vec<(tar::Spooled, String)>,
-    whole: ArchiveSource,
+    whole: Box<ArchiveSource>,
 }
 
 impl Layers {
@@ -32,12 +32,12 @@ impl Layers {
             archives.push((archive.clone(), name.clone()));
             stack.add(archive, name)
         })?;
-        Ok(Self { archives, whole: stack.finish()? })
+        Ok(Self { archives, whole: Box::new(stack.finish()?) })
     }
 
     /// The root file system: all layers over one another.
     pub(crate) fn whole(self) -> ArchiveSource {
-        self.whole
+        *self.whole
     }
 
     /// The root file systems of the first layer alone, of the first two, and so on; the last has
@@ -50,7 +50,7 @@ impl Layers {
         let silent = TreeOptions { notices: Notices(|_| {}), ..options.clone() };
         let below = (1..self.archives.len()).map(|count| self.lowest(count, &silent));
         let mut steps = below.collect::<Result<Vec<_>, FsError>>()?;
-        steps.push(self.whole);
+        steps.push(*self.whole);
         Ok(steps)
     }
 
