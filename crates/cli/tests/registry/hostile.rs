@@ -390,7 +390,7 @@ fn changed(sample: &Sample, request: &Request, seed: u32) -> Answer {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         (state >> 8) as usize % below.max(1)
     };
-    let end = if seed % 2 == 0 { head.len() } else { bytes.len().min(head.len() + 2000) };
+    let end = if seed.is_multiple_of(2) { head.len() } else { bytes.len().min(head.len() + 2000) };
     match random(3) {
         0 => {
             let at = random(end);

@@ -49,9 +49,10 @@ impl Registry {
             .stderr(Stdio::null())
             .spawn()
             .expect("docker-registry");
+        let registry = Self { host, process };
         for _ in 0..200 {
-            if TcpStream::connect(&host).is_ok() {
-                return Self { host, process };
+            if TcpStream::connect(&registry.host).is_ok() {
+                return registry;
             }
             thread::sleep(Duration::from_millis(50));
         }
