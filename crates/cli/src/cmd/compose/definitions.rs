@@ -64,7 +64,7 @@ pub(super) fn run(
             let mut tree = args.tree.with_patterns()?;
             tree.dropped.all |= args.ext.drops_xattrs();
             tree.amendments = args.amendments()?;
-            args.like.open_sources(args, &tree, purpose)?.whole
+            args.like.open_sources(args, &tree, purpose, global)?.whole
         };
     let (name, shown) = (args.shown_sources(), progress::shown(global));
     let options = |format: FileSystem, source: &dyn Source| {
