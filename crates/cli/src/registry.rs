@@ -21,7 +21,8 @@ pub(crate) struct RegistryArgs {
     /// without TLS [default: true]
     #[arg(long, value_name = "BOOL")]
     src_tls_verify: Option<bool>,
-    /// Seconds after which a registry that sends nothing is given up [default: 30]
+    /// Seconds after which a registry that sends nothing, or less than 1 KiB/s, is given up
+    /// [default: 30]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
     registry_timeout: Option<u64>,
 }

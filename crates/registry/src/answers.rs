@@ -1,7 +1,9 @@
 //! What a server said, for messages.
 
+use crate::pace::Paced;
 use serde::Deserialize;
 use std::io::Read;
+use std::time::Duration;
 use ureq::Body;
 use ureq::http::Response;
 
@@ -29,11 +31,12 @@ struct Reason {
 }
 
 /// The status of an answer, and the reason that it gives.
-pub(crate) fn reason(answer: Response<Body>) -> String {
+pub(crate) fn reason(answer: Response<Body>, timeout: Duration) -> String {
     let status = answer.status();
     let mut body = Vec::new();
     // A reason that breaks off is none; the status says enough.
-    let read = answer.into_body().into_reader().take(REASON_MAX).read_to_end(&mut body);
+    let paced = Paced::new(answer.into_body().into_reader(), timeout);
+    let read = paced.take(REASON_MAX).read_to_end(&mut body);
     let reasons: Reasons =
         read.ok().and_then(|_| serde_json::from_slice(&body).ok()).unwrap_or_default();
     let given = match reasons.errors.into_iter().next() {

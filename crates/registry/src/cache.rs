@@ -2,7 +2,8 @@
 
 use crate::reference::is_sha256;
 use crate::{Part, RegistryError};
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, flock, statvfs};
+use rustix::io::Errno;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -52,7 +53,9 @@ impl Cache {
         self.dir.join("blobs/sha256").join(hex)
     }
 
-    /// Whether a blob is there and as it should be; one that is damaged is removed.
+    /// Whether a blob is there and as it should be. One that is not stays until another takes its
+    /// place: another process may have put it there meanwhile, and a length that a manifest claims is
+    /// no reason to remove a blob of other images.
     pub(crate) fn has(&self, part: &Part) -> Result<bool, RegistryError> {
         let path = self.blob(&part.sha256);
         let mut file = match File::open(&path) {
@@ -68,8 +71,18 @@ impl Cache {
                 return Ok(true);
             }
         }
-        fs::remove_file(&path).map_err(io)?;
         Ok(false)
+    }
+
+    /// Refuses what would not fit into the file system, before it is filled. A manifest may claim any
+    /// length.
+    pub(crate) fn check_room(&self, len: u64) -> Result<(), RegistryError> {
+        let io = |errno: Errno| RegistryError::io(self.dir.display(), errno.into());
+        let room = statvfs(&self.dir).map_err(io)?;
+        match u128::from(len) > u128::from(room.f_bavail) * u128::from(room.f_frsize) {
+            true => Err(io(Errno::NOSPC)),
+            false => Ok(()),
+        }
     }
 
     /// The bytes of a blob of at most `max` bytes.

@@ -110,6 +110,7 @@ impl RemoteImage {
         if partial.len() > part.len {
             partial.clear()?;
         }
+        self.cache.check_room(part.len - partial.len())?;
         came(partial.len());
         self.transfer(part, &mut partial, came)?;
         if partial.sha256() != part.sha256 && is_continued {
@@ -168,7 +169,7 @@ impl RemoteImage {
         let accepted: &[&str] = if is_manifest { &KINDS } else { &[] };
         let path = format!("{folder}/sha256:{}", part.sha256);
         let start = partial.len();
-        let answer = self.transport.get(&path, accepted, start)?;
+        let answer = self.transport.get(&path, accepted, start..part.len)?;
         let range = answer.headers().get("content-range").and_then(|value| value.to_str().ok());
         let is_continuation = answer.status() == 206
             && range.is_none_or(|range| range.starts_with(&format!("bytes {start}-")));
@@ -179,7 +180,7 @@ impl RemoteImage {
                 return Ok(Some(format!("it does not send bytes from {start} on")));
             }
         }
-        let mut body = answer.into_body().into_reader();
+        let mut body = self.transport.paced(answer);
         let mut buf = vec![0; BUF];
         loop {
             let got = match body.read(&mut buf) {
@@ -213,14 +214,15 @@ fn fetch_root(
     transport: &Transport,
     cache: &Cache,
 ) -> Result<Part, RegistryError> {
-    let answer = transport.get(&format!("manifests/{}", reference.version()), &KINDS, 0)?;
+    let answer =
+        transport.get(&format!("manifests/{}", reference.version()), &KINDS, 0..MANIFEST_MAX)?;
     let text = |name: &str| {
         let value = answer.headers().get(name).and_then(|value| value.to_str().ok());
         value.unwrap_or_default().to_string()
     };
     let (told, kind) = (text("docker-content-digest"), text("content-type"));
     let mut bytes = Vec::new();
-    let mut body = answer.into_body().into_reader().take(MANIFEST_MAX + 1);
+    let mut body = transport.paced(answer).take(MANIFEST_MAX + 1);
     if let Err(error) = body.read_to_end(&mut bytes) {
         let why = transport.broken(error)?;
         let what = format!("{}: the manifest breaks off: {why}", transport.host());
@@ -242,8 +244,12 @@ fn fetch_root(
 
 /// A manifest as a part: its kind is the one that it says itself, or else that of the answer.
 fn root_of(bytes: &[u8], content_type: &str) -> Result<Part, RegistryError> {
-    let kind: Kind = serde_json::from_slice(bytes)
-        .map_err(|error| RegistryError::Damaged(format!("the manifest: {error}")))?;
+    // The parser's message may show a part of it.
+    let unreadable = |error: serde_json::Error| {
+        let why = crate::answers::printable(&error.to_string());
+        RegistryError::Damaged(format!("the manifest: {why}"))
+    };
+    let kind: Kind = serde_json::from_slice(bytes).map_err(unreadable)?;
     let content_type = content_type.split(';').next().unwrap_or_default().trim();
     if kind.schema_version == 1 || content_type.contains("docker.distribution.manifest.v1") {
         let what = "an image of docker's schema 1";
@@ -254,8 +260,7 @@ fn root_of(bytes: &[u8], content_type: &str) -> Result<Part, RegistryError> {
     let known = KINDS.iter().find(|known| told.contains(known));
     let Some(media_type) = known.map(|known| (*known).to_string()) else {
         // A manifest may lack its type, and the cache has no header.
-        let value: serde_json::Value = serde_json::from_slice(bytes)
-            .map_err(|error| RegistryError::Damaged(format!("the manifest: {error}")))?;
+        let value: serde_json::Value = serde_json::from_slice(bytes).map_err(unreadable)?;
         let [index, manifest, ..] = KINDS;
         let is_untold = kind.media_type.is_empty();
         let media_type = match (value.get("manifests"), value.get("layers")) {

@@ -8,7 +8,8 @@
 //! - [`Access`]: where credentials, certificates and the cache are
 //! - `transport`: requests, authenticated and repeated; `challenge`: how a registry wants to be
 //!   authenticated; `credentials`: files of docker and podman, and their helpers; `roots`: whose
-//!   certificates are believed; `answers`: reasons that servers give
+//!   certificates are believed; `answers`: reasons that servers give; `redirect`: other servers;
+//!   `pace`: the least rate
 //! - `cache`: blobs under their digests, and parts of them
 //!
 //! Nothing that a registry sends is believed: each part has the length and the SHA-256 that its
@@ -29,6 +30,8 @@ mod challenge;
 mod credentials;
 mod error;
 mod image;
+mod pace;
+mod redirect;
 mod reference;
 mod roots;
 mod transport;
@@ -52,7 +55,7 @@ pub struct Access {
     /// Whether servers need a certificate that is valid. This machine needs none, but if it has
     /// one, that must be valid too.
     pub verifies_tls: bool,
-    /// The longest time in which nothing comes.
+    /// The longest time in which nothing comes, or less than 1 KiB in each second.
     pub timeout: Duration,
 }
 

@@ -75,12 +75,7 @@ impl Reference {
     /// Whether the host is this machine.
     #[must_use]
     pub fn is_loopback(&self) -> bool {
-        let name = match self.host.strip_prefix('[') {
-            Some(rest) => rest.split(']').next().unwrap_or_default(),
-            None => self.host.split(':').next().unwrap_or_default(),
-        };
-        let address = name.parse::<std::net::IpAddr>();
-        name == "localhost" || address.is_ok_and(|address| address.is_loopback())
+        is_loopback(&self.host)
     }
 }
 
@@ -145,6 +140,16 @@ impl FromStr for Reference {
 
 fn is_upper(letter: char) -> bool {
     letter.is_ascii_uppercase()
+}
+
+/// Whether a host, with a port or without, is this machine.
+pub(crate) fn is_loopback(host: &str) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    let address = name.parse::<std::net::IpAddr>();
+    name == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
 /// Whether a text is a SHA-256 in hexadecimal.

@@ -5,17 +5,19 @@
 
 use crate::challenge::{self, Challenge};
 use crate::credentials::{self, Credentials, Secret};
-use crate::{Access, Reference, RegistryError, answers, roots};
+use crate::pace::{self, Paced, TooSlow};
+use crate::redirect::{self, Origin};
+use crate::{Access, Reference, RegistryError, answers, reference, roots};
 use serde::Deserialize;
 use std::error::Error as _;
 use std::io::{self, ErrorKind, Read};
+use std::ops::Range;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
-use ureq::config::RedirectAuthHeaders;
-use ureq::http::{HeaderMap, Response};
+use ureq::http::{HeaderMap, Response, Uri};
 use ureq::tls::TlsConfig;
-use ureq::{Agent, Body, Error};
+use ureq::{Agent, Body, Error, ResponseExt};
 
 /// Requests of which none got an answer, or only the one to come again.
 const ATTEMPTS: u32 = 5;
@@ -71,12 +73,13 @@ impl Transport {
             .tls_config(tls.build())
             .https_only(!is_plain_allowed)
             .http_status_as_error(false)
-            .redirect_auth_headers(RedirectAuthHeaders::SameHost)
+            .max_redirects(0)
             .user_agent(concat!("seekless/", env!("CARGO_PKG_VERSION")))
             .timeout_resolve(Some(access.timeout))
             .timeout_connect(Some(access.timeout))
             .timeout_send_request(Some(access.timeout))
             .timeout_recv_response(Some(access.timeout))
+            .timeout_recv_body(Some(access.timeout))
             .timeout_per_read(Some(access.timeout));
         let config = if reference.is_loopback() { config.proxy(None) } else { config };
         Ok(Self {
@@ -88,45 +91,62 @@ impl Transport {
         })
     }
 
-    /// The answer to a request for a part of the image, `manifests/...` or `blobs/...`, from byte
-    /// `start` on.
+    /// The answer to a request for a part of the image, `manifests/...` or `blobs/...`, from the
+    /// byte at which `bytes` start. Its body may take as long as these may take.
     pub(crate) fn get(
         &self,
         path: &str,
         accepted: &[&str],
-        start: u64,
+        bytes: Range<u64>,
     ) -> Result<Response<Body>, RegistryError> {
         let url = format!("{}/v2/{}/{path}", self.base()?, self.reference.repository());
+        let longest = pace::longest(bytes.end - bytes.start, self.access.timeout);
         let mut is_authenticated = false;
         loop {
             let used = self.authorization().clone();
-            let answer = self.insist(|| {
-                let mut request = self.agent.get(&url);
+            let request = |hop: &redirect::Hop<'_>| {
+                let config = self.agent.get(hop.url).config();
+                let mut request = config.timeout_recv_body(Some(longest)).build();
                 for kind in accepted {
                     request = request.header("Accept", *kind);
                 }
-                if start > 0 {
-                    request = request.header("Range", format!("bytes={start}-"));
+                if bytes.start > 0 {
+                    request = request.header("Range", format!("bytes={}-", bytes.start));
                 }
-                if let Some(value) = &used {
+                if let Some(value) = used.as_ref().filter(|_| hop.is_home) {
                     request = request.header("Authorization", value);
                 }
                 request.call()
-            })?;
+            };
+            let answer = self.insist(|| redirect::follow(&url, request))?;
+            let is_answered = match answer.status().as_u16() {
+                200 => true,
+                206 | 416 => bytes.start > 0,
+                _ => false,
+            };
+            if is_answered {
+                return Ok(answer);
+            }
+            if Origin::of(answer.get_uri()) != url.parse().ok().and_then(|uri| Origin::of(&uri)) {
+                // Credentials that it wants are not for it, nor for a server of tokens that it names.
+                let other = answer.get_uri().host().unwrap_or_default().to_string();
+                let host = self.reference.host();
+                let what = format!("{other}, to which {host} redirects, answers");
+                return Err(RegistryError::Answer(format!("{what} {}", self.reason(answer))));
+            }
             match answer.status().as_u16() {
                 401 if !is_authenticated => {
                     is_authenticated = true;
                     self.authenticate(&used, answer.headers())?;
                 }
-                200 | 206 | 416 => return Ok(answer),
-                401 | 403 => return Err(self.refused(&answers::reason(answer))),
+                401 | 403 => return Err(self.refused(&self.reason(answer))),
                 404 => {
-                    let said = answers::reason(answer);
+                    let said = self.reason(answer);
                     let host = self.reference.host();
                     let what = format!("{host} does not have {path} ({said})");
                     return Err(RegistryError::Answer(what));
                 }
-                _ => return Err(self.said(&answers::reason(answer))),
+                _ => return Err(self.said(&self.reason(answer))),
             }
         }
     }
@@ -159,7 +179,7 @@ impl Transport {
                 let wait = answer.headers().get("retry-after");
                 let wait = wait.and_then(|value| value.to_str().ok()?.trim().parse().ok());
                 let wait = wait.map(Duration::from_secs);
-                Ok(Outcome::Again { why: answers::reason(answer), wait })
+                Ok(Outcome::Again { why: self.reason(answer), wait })
             }
             Ok(answer) => Ok(Outcome::Answer(answer)),
             Err(Error::Io(error)) if is_break(&error) => {
@@ -261,6 +281,7 @@ impl Transport {
     ) -> Result<String, RegistryError> {
         let ours = format!("repository:{}:pull", self.reference.repository());
         let scope = scope.unwrap_or(&ours);
+        self.check_realm(realm)?;
         let answer = self.insist(|| {
             if let Some(Credentials { secret: Secret::Identity(token), .. }) = credentials {
                 let form = [
@@ -272,29 +293,34 @@ impl Transport {
                 ];
                 return self.agent.post(realm).send_form(form);
             }
-            let mut request = self.agent.get(realm).query("scope", scope);
-            if let Some(service) = service {
-                request = request.query("service", service);
-            }
-            if let Some(Credentials { secret: Secret::Password { user, password }, .. }) =
-                credentials
-            {
-                request = request.header("Authorization", Secret::basic(user, password));
-            }
-            request.call()
+            redirect::follow(realm, |hop| {
+                let mut request = self.agent.get(hop.url);
+                if hop.is_first {
+                    request = request.query("scope", scope);
+                    if let Some(service) = service {
+                        request = request.query("service", service);
+                    }
+                }
+                if let Some(Credentials { secret: Secret::Password { user, password }, .. }) =
+                    credentials.as_ref().filter(|_| hop.is_home)
+                {
+                    request = request.header("Authorization", Secret::basic(user, password));
+                }
+                request.call()
+            })
         })?;
         match answer.status().as_u16() {
             200 => {}
-            400 | 401 | 403 => return Err(self.refused(&answers::reason(answer))),
+            400 | 401 | 403 => return Err(self.refused(&self.reason(answer))),
             _ => {
-                let said = answers::reason(answer);
+                let said = self.reason(answer);
                 let what = format!("{}, which gives tokens, answers {said}", bare(realm));
                 return Err(RegistryError::Answer(what));
             }
         }
         let mut body = Vec::new();
-        let read = answer.into_body().into_reader().take(TOKEN_MAX).read_to_end(&mut body);
-        let read = read.map_err(|error| self.said(&error.to_string()));
+        let read = self.paced(answer).take(TOKEN_MAX).read_to_end(&mut body);
+        let read = read.or_else(|error| Err(self.said(&self.broken(error)?)));
         let token = read.map(|_| serde_json::from_slice::<Token>(&body).ok())?;
         let token = token.map(
             |Token { token, access_token }| {
@@ -306,6 +332,35 @@ impl Transport {
         token
             .filter(is_token)
             .ok_or_else(|| RegistryError::Answer(format!("{}: gives no token", bare(realm))))
+    }
+
+    /// Refuses a server of tokens that credentials would reach without TLS, unless the registry has
+    /// none either and is one that needs none.
+    fn check_realm(&self, realm: &str) -> Result<(), RegistryError> {
+        let server = realm.parse::<Uri>().ok().and_then(|uri| Origin::of(&uri));
+        let is_plain = self.base()?.starts_with("http://");
+        let is_allowed = |server: &Origin| {
+            let is_exempt = !self.access.verifies_tls || reference::is_loopback(server.host());
+            server.is_secure() || is_plain && is_exempt
+        };
+        match server.as_ref().is_some_and(is_allowed) {
+            true => Ok(()),
+            false => {
+                let (host, realm) = (self.reference.host(), bare(realm));
+                let what = format!("{host} names {realm} for tokens, which is not https");
+                Err(RegistryError::Answer(what))
+            }
+        }
+    }
+
+    /// The body of an answer, with a least rate.
+    pub(crate) fn paced(&self, answer: Response<Body>) -> impl Read + use<> {
+        Paced::new(answer.into_body().into_reader(), self.access.timeout)
+    }
+
+    /// The status of an answer, and the reason that it gives.
+    fn reason(&self, answer: Response<Body>) -> String {
+        answers::reason(answer, self.access.timeout)
     }
 
     /// The registry does not let us read the image.
@@ -355,10 +410,13 @@ impl Transport {
                 format!("{host} does not answer: connection refused")
             }
             Error::Io(error) if error.kind() == ErrorKind::TimedOut => return self.timed_out(),
-            error => match error.source() {
-                Some(source) => format!("{host}: {error}: {source}"),
-                None => format!("{host}: {error}"),
-            },
+            error => {
+                let why = match error.source() {
+                    Some(source) => format!("{error}: {source}"),
+                    None => error.to_string(),
+                };
+                format!("{host}: {}", answers::printable(&why))
+            }
         };
         RegistryError::Answer(what)
     }
@@ -368,10 +426,18 @@ impl Transport {
         RegistryError::Answer(format!("{host} does not answer: nothing came for {seconds} s"))
     }
 
+    fn too_slow(&self) -> RegistryError {
+        let (host, seconds) = (self.reference.server(), self.access.timeout.as_secs_f64());
+        RegistryError::Answer(format!("{host} is too slow: {TooSlow}, over {seconds} s"))
+    }
+
     /// Why a body broke off; `Ok` if it may be worth another request.
     pub(crate) fn broken(&self, error: io::Error) -> Result<String, RegistryError> {
-        let text = error.to_string();
+        let text = answers::printable(&error.to_string());
+        let is_slow = error.get_ref().is_some_and(|inner| inner.is::<TooSlow>());
         match Error::from(error) {
+            _ if is_slow => Err(self.too_slow()),
+            Error::Timeout(ureq::Timeout::RecvBody) => Err(self.too_slow()),
             Error::Io(error) if error.kind() == ErrorKind::TimedOut => Err(self.timed_out()),
             Error::Timeout(_) => Err(self.timed_out()),
             _ => Ok(text),

@@ -202,6 +202,19 @@ fn silence_and_refusals_are_named() {
     });
     let (code, message) = refused(&stalls);
     assert!(code == 6 && message.contains("nothing came for 1 s"), "{message}");
+    // A byte now and then, of a layer and of a manifest.
+    for is_layer in [true, false] {
+        let own = sample.clone();
+        let slow = Server::new(move |request, _| match request.path.as_str() {
+            "/v2/" => Answer::status(200),
+            _ if own.is_layer(request) == is_layer => Answer::Trickle(own.layer().len()),
+            _ => own.honest(request),
+        });
+        let started = Instant::now();
+        let (code, message) = refused(&slow);
+        assert!(started.elapsed() < Duration::from_secs(10));
+        assert!(code == 6 && message.contains("is too slow: less than 1 KiB/s"), "{message}");
+    }
     // A registry that is busy, and one that stays so.
     let (own, asked) = (sample.clone(), AtomicU32::new(0));
     let busy = Server::new(move |request, _| match asked.fetch_add(1, Ordering::Relaxed) {
@@ -238,7 +251,7 @@ fn tokens_are_fetched_and_kept_to_their_server() {
     let shop = Workshop::new("registry-token");
     let sample = Sample::new(&shop);
     let own = sample.clone();
-    // Layers lie elsewhere, where the token is not for.
+    // Layers lie elsewhere, which the token is not for: another port is another server.
     let store = Server::new(move |request, _| own.honest(request));
     let (own, elsewhere) = (sample.clone(), store.host.clone());
     let server = Server::new(move |request, host| {
@@ -264,7 +277,7 @@ fn tokens_are_fetched_and_kept_to_their_server() {
             return Answer::Is(401, vec![("WWW-Authenticate", challenge)], Vec::new());
         }
         if own.is_layer(request) {
-            let to = format!("http://{}/{}", elsewhere.replace("127.0.0.1", "localhost"), path);
+            let to = format!("http://{elsewhere}/{path}");
             return Answer::Is(307, vec![("Location", to)], Vec::new());
         }
         own.honest(request)
@@ -287,6 +300,98 @@ fn tokens_are_fetched_and_kept_to_their_server() {
     });
     let (code, message) = listed(&shop, &odd.host).unwrap_err();
     assert!(code == 4 && message.contains("another kind") && message.contains("Negotiate"));
+}
+
+/// Writes a file of credentials for a host: `reader` and `wrong`.
+fn log_in(shop: &Workshop, host: &str) {
+    fs::create_dir_all(shop.scratch.join(".docker")).expect("mkdir");
+    let auth = format!(r#"{{"auths":{{"{host}":{{"auth":"cmVhZGVyOndyb25n"}}}}}}"#);
+    fs::write(shop.scratch.join(".docker/config.json"), auth).expect("write");
+}
+
+#[test]
+fn other_servers_get_no_credentials() {
+    let shop = Workshop::new("registry-others");
+    let sample = Sample::new(&shop);
+    let challenge =
+        |realm: &str| Answer::Is(401, vec![("WWW-Authenticate", realm.into())], Vec::new());
+    // A server that layers are redirected to wants credentials for itself.
+    let thief =
+        Server::new(move |_, host| challenge(&format!("Bearer realm=\"http://{host}/token\"")));
+    let (own, elsewhere) = (sample.clone(), thief.host.clone());
+    let server = Server::new(move |request, _| match own.is_layer(request) {
+        true => Answer::Is(307, vec![("Location", format!("//{elsewhere}/x"))], Vec::new()),
+        false => own.honest(request),
+    });
+    log_in(&shop, &server.host);
+    let (code, message) = listed(&shop, &server.host).unwrap_err();
+    let wanted = format!("127.0.0.1, to which {} redirects, answers 401", server.host);
+    assert!(code == 6 && message.contains(&wanted), "{message}");
+    assert_eq!(thief.requests().len(), 1);
+    assert_eq!(thief.requests()[0].authorization, None);
+    // A server of tokens that redirects to another.
+    let (own, elsewhere) = (sample.clone(), thief.host.clone());
+    let server = Server::new(move |request, host| match request.path.split_once('?') {
+        Some(("/token", _)) => {
+            assert!(request.authorization.is_some(), "credentials for the registry");
+            Answer::Is(302, vec![("Location", format!("http://{elsewhere}/x"))], Vec::new())
+        }
+        _ if request.path == "/v2/" => own.honest(request),
+        _ => challenge(&format!("Bearer realm=\"http://{host}/token\"")),
+    });
+    log_in(&shop, &server.host);
+    assert_eq!(listed(&shop, &server.host).unwrap_err().0, 6);
+    assert_eq!(thief.requests().len(), 2);
+    assert_eq!(thief.requests()[1].authorization, None);
+    // Addresses of such servers that are not believed: 192.0.2.0/24 is of nobody (RFC 5737).
+    for realm in ["http://192.0.2.1/token", "file:///etc/passwd", "ftp://localhost/", "x", ""] {
+        let server = Server::new(move |request, _| match request.path.as_str() {
+            "/v2/" => Answer::status(200),
+            _ => challenge(&format!("Bearer realm=\"{realm}\"")),
+        });
+        log_in(&shop, &server.host);
+        let (code, message) = listed(&shop, &server.host).unwrap_err();
+        let wanted = format!("names {realm} for tokens, which is not https");
+        assert!(code == 6 && message.contains(&wanted), "{message}");
+    }
+    let endless = Server::new(|request, _| match request.path.as_str() {
+        "/v2/" => Answer::status(200),
+        path => Answer::Is(302, vec![("Location", format!("{path}x"))], Vec::new()),
+    });
+    let (code, message) = listed(&shop, &endless.host).unwrap_err();
+    assert!(code == 6 && message.contains("redirects"), "{message}");
+    assert_eq!(endless.requests().len(), 11);
+}
+
+#[test]
+fn claims_of_lengths_fill_no_disk() {
+    let shop = Workshop::new("registry-claims");
+    let sample = Sample::new(&shop);
+    let manifest = String::from_utf8(sample.parts[&sample.manifest].clone()).expect("JSON");
+    let refused = |from: &str, to: &str| {
+        let (own, changed) = (sample.clone(), manifest.replace(from, to));
+        assert_ne!(changed, manifest);
+        let server = Server::new(move |request, _| match request.path.as_str() {
+            path if path.ends_with("latest") => Answer::ok(MANIFEST, changed.as_bytes()),
+            path if path == "/v2/" || own.is_layer(request) => own.honest(request),
+            _ => Answer::Trickle(1 << 40),
+        });
+        listed(&shop, &server.host).unwrap_err()
+    };
+    let size = |len: usize| format!("\"size\":{len}");
+    let huge = 1usize << 60;
+    let (code, message) = refused(&size(sample.layer().len()), &size(huge));
+    assert_eq!(code, 5, "{message}");
+    let partial = shop.cache().join("partial").join(&sample.layer);
+    assert_eq!(partial.metadata().map_or(0, |partial| partial.len()), 0);
+    let config =
+        sample.parts.iter().find(|(hex, _)| **hex != sample.layer && **hex != sample.manifest);
+    let config = config.expect("a configuration").1.len();
+    let (code, message) = refused(&size(config), &size(huge));
+    assert!(code == 3 && message.contains("too large"), "{message}");
+    // A digest is no path.
+    let (code, message) = refused(&sample.layer, "../../../../etc/passwd");
+    assert!(matches!(code, 3 | 4), "{code}: {message}");
 }
 
 #[test]

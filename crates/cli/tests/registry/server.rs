@@ -27,6 +27,8 @@ pub(crate) enum Answer {
     Raw(Vec<u8>),
     /// The first bytes of a body of this length, and nothing more.
     Stall(Vec<u8>, usize),
+    /// A body of this length, ten bytes in a second.
+    Trickle(usize),
     /// Nothing.
     Silence,
 }
@@ -128,6 +130,14 @@ fn write(mut to: TcpStream, answer: Answer) -> std::io::Result<()> {
             to.write_all(format!("{}\r\n", head(200, len)).as_bytes())?;
             to.write_all(&body)?;
             thread::sleep(Duration::from_secs(60));
+            Ok(())
+        }
+        Answer::Trickle(len) => {
+            to.write_all(format!("{}\r\n", head(200, len)).as_bytes())?;
+            for _ in 0..600 {
+                to.write_all(b" ")?;
+                thread::sleep(Duration::from_millis(100));
+            }
             Ok(())
         }
         Answer::Silence => {

@@ -187,8 +187,8 @@ impl Layout<'_> {
             parallel::in_order(layers.len(), threads, spooled, |(layer, name)| take(layer, name))
         })?;
         if let Some(remote) = self.remote {
-            // Not needed here, but by others who read the layout.
-            self.blob(manifest.config())?;
+            // Not needed here, but by others who read the layout. It is JSON, and no longer.
+            self.json(manifest.config())?;
             remote.complete()?;
         }
         Ok(gathered)
