@@ -128,6 +128,11 @@ impl SourceArgs {
         })
     }
 
+    /// Only those options that tell how registries are reached, for another source.
+    pub(crate) fn of_registries(&self) -> Self {
+        Self { registry: self.registry.clone(), ..Self::default() }
+    }
+
     /// These options without `--partition` and `--offset`, for a source without partitions.
     pub(crate) fn whole(&self) -> Self {
         Self { place: PlaceArgs::default(), ..self.clone() }

@@ -115,6 +115,7 @@ pub fn open(
     purpose: Purpose,
 ) -> Result<Arc<dyn Source + Send>, Error> {
     look(path, purpose)?;
+    refuse_tag(&[path], options)?;
     let opening = opening(options, purpose)?;
     let source = open_one(path, options, &opening)?;
     amended(source, options, &opening)
@@ -149,6 +150,7 @@ pub fn open_layers(
     }
     refuse_parts(paths, options)?;
     paths.iter().try_for_each(|path| look(path, purpose))?;
+    refuse_tag(paths, options)?;
     if paths.is_empty() && options.changes_sources() {
         let what = "options that select or change files of a source need a source";
         return Err(Error::usage(what));
@@ -194,6 +196,7 @@ pub fn open_steps(
     }
     refuse_parts(paths, options)?;
     paths.iter().try_for_each(|path| look(path, purpose))?;
+    refuse_tag(paths, options)?;
     let opening = opening(options, purpose)?;
     let steps = seekless_source::open_steps(paths, &opening).map_err(|error| match paths {
         [path] => seekless_images::partitions_of(path).unwrap_or_else(|| failed(error)),
@@ -223,6 +226,20 @@ fn refuse_parts(paths: &[PathBuf], options: &SourceOptions) -> Result<(), Error>
             Err(Error::usage("a snapshot is the only source").about(image.display()))
         }
         None => Ok(()),
+    }
+}
+
+/// Refuses a tag where all sources are images of registries, before any is fetched.
+fn refuse_tag(paths: &[impl AsRef<Path>], options: &SourceOptions) -> Result<(), Error> {
+    let mut names = paths.iter().map(AsRef::as_ref);
+    match (&options.tag, paths.first()) {
+        (Some(tag), Some(first)) if names.all(registries::is_name) => {
+            let name = first.as_ref().display();
+            let form = "docker://HOST/NAME:TAG";
+            let why = format!("{name}: its tag is a part of its name, so none is {tag}: {form}");
+            Err(Error::usage(why))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -126,6 +126,10 @@ pub fn open(path: &Path, options: &OpenOptions<'_>) -> Result<Box<dyn Source + S
     match &options.choice.tag {
         Some(tag) if !found.has_tags() => {
             let name = shown(path);
+            if let OpenedSource::Named(_) = found {
+                let why = format!("{name}: its tag is a part of its name, so none is {tag}");
+                return Err(FsError::Invalid(why));
+            }
             Err(FsError::Invalid(format!("{name}: not a container image, so it has no tag {tag}")))
         }
         _ => Ok(found.whole()),

@@ -163,7 +163,7 @@ fn an_image_is_that_which_skopeo_fetches() {
     let wrong = [
         (&["manifest", &missing][..], 6, "does not have manifests/latest"),
         (&["manifest", &other], 6, "does not have manifests/y"),
-        (&["manifest", &source, "--tag", "x"], 4, "so it has no tag x"),
+        (&["manifest", &source, "--tag", "x"], 2, "its tag is a part of its name"),
         (&["manifest", "docker://Upper Case"], 2, "images are named docker://"),
         (&["manifest", &source, "--platform", "linux/s390x"], 4, "no image for linux/s390x"),
     ];

@@ -5,7 +5,7 @@ use super::{BuildArgs, Family};
 use crate::args::Global;
 use crate::failure::{Failure, Kind};
 use crate::progress;
-use crate::source::{self, Purpose, SourceArgs, source_date_epoch};
+use crate::source::{self, Purpose, source_date_epoch};
 use clap::{Args, ValueEnum};
 use seekless_compose::build::Build;
 use seekless_compose::formats::warn_of_width;
@@ -140,9 +140,10 @@ impl DiskArgs {
         }
         let purpose = Purpose::Build { latest: source_date_epoch()? };
         let contents: Arc<dyn Source + Send> = match &self.esp {
-            // Options that select or change the source are for the root only.
+            // Options that select or change the source are for the root only, those on how registries
+            // are reached are for both.
             Some(path) => {
-                let (tree, image) = (SourceArgs::default(), args.open.options());
+                let (tree, image) = (args.tree.of_registries(), args.open.options());
                 source::open(path, &tree, image, purpose, global)?
             }
             None => Arc::new(LayeredSource::new(Vec::new())?),
