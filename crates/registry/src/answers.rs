@@ -1,4 +1,4 @@
-//! What a server said, for messages.
+//! Reasons that a server gives, for messages.
 
 use crate::pace::Paced;
 use serde::Deserialize;

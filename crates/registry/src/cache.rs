@@ -74,7 +74,7 @@ impl Cache {
         Ok(false)
     }
 
-    /// Refuses what would not fit into the file system, before it is filled. A manifest may claim any
+    /// Refuses a blob that does not fit into the file system, before it is filled. A manifest may claim any
     /// length.
     pub(crate) fn check_room(&self, len: u64) -> Result<(), RegistryError> {
         let io = |errno: Errno| RegistryError::io(self.dir.display(), errno.into());

@@ -13,7 +13,7 @@ pub(crate) enum Challenge {
         realm: String,
         /// The registry's name there.
         service: Option<String>,
-        /// What the token must permit.
+        /// Access that the token must permit.
         scope: Option<String>,
     },
     /// Another way, by its name.
@@ -61,7 +61,7 @@ fn challenge(scheme: String, parameters: &[(String, String)]) -> Challenge {
     }
 }
 
-/// A value, in quotes or not, and what is behind it.
+/// A value, in quotes or not, and the text behind it.
 fn value_of(text: &str) -> (String, &str) {
     let Some(quoted) = text.strip_prefix('"') else {
         let (value, rest) = text.split_at(text.find([',', ' ']).unwrap_or(text.len()));

@@ -18,7 +18,7 @@ const DOCKER_HUB: &str = "https://index.docker.io/v1/";
 /// The user that helpers name for an identity token.
 const TOKEN_USER: &str = "<token>";
 
-/// What a user logs in with.
+/// The secret that a user logs in with.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Secret {
     /// A name and a password, or a personal access token.

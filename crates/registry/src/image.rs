@@ -105,7 +105,7 @@ impl RemoteImage {
             came(part.len);
             return Ok(());
         };
-        // Of what an earlier process left.
+        // Begun by an earlier process.
         let is_continued = partial.len() > 0;
         if partial.len() > part.len {
             partial.clear()?;

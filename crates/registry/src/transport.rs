@@ -476,7 +476,7 @@ fn is_about_certificate(why: &str) -> bool {
     why.contains("certificate")
 }
 
-/// The address of a server without what may be secret in it.
+/// The address of a server without its query, which may be secret.
 fn bare(realm: &str) -> String {
     answers::printable(realm.split('?').next().unwrap_or_default())
 }

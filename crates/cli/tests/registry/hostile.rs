@@ -194,6 +194,15 @@ fn silence_and_refusals_are_named() {
     assert!(started.elapsed() < Duration::from_secs(10));
     let wanted = format!("{} does not answer: nothing came for 1 s", silent.host);
     assert!(code == 6 && message.contains(&wanted), "{message}");
+    // The options are those of the other source as well.
+    let (source, image) = (format!("docker://{}/a", silent.host), shop.scratch.join("disk"));
+    let tree = shop.dir.display().to_string();
+    let cache = shop.scratch.join("other-cache");
+    let options = ["--registry-timeout", "1", "--cache-dir", &cache];
+    let build = ["build", &tree, "-o", &image, "--disk", "--esp", &source];
+    let (code, message) = failure(&shop.seekless(&[&build[..], &options].concat()));
+    assert!(code == 6 && message.contains(&wanted), "{message}");
+    assert!(Path::new(&cache).join("oci-layout").exists());
     // Silence in the middle of a layer.
     let own = sample.clone();
     let stalls = Server::new(move |request, _| match own.is_layer(request) {
