@@ -15,7 +15,7 @@ pub(crate) fn disk(
         .map_err(|error| Error::from(FsError::from(error)).about(path.display()))
 }
 
-/// Refuses to change a VHD image: what becomes longer would write over its footer.
+/// Refuses to change a VHD image: a volume that grows would write over its footer.
 pub(crate) fn refuse_change(path: &Path) -> Result<(), Error> {
     if !FileDevice::open(path).is_ok_and(|file| seekless_vhd::is_image(&file)) {
         return Ok(());

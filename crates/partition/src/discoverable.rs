@@ -37,11 +37,11 @@ pub struct Discoverable {
     /// Its identifier, such as `root-x86-64`.
     pub identifier: &'static str,
     guid: &'static str,
-    /// What the partition is.
+    /// The purpose of the partition.
     pub designator: Designator,
 }
 
-/// What a partition is for.
+/// The purpose of a partition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Designator {
     /// The EFI system partition.

@@ -77,7 +77,7 @@ fn share(demands: &[Demand], space: u64) -> Vec<u64> {
         left.take(&demands[at], size);
         sizes[at] = Some(size);
     }
-    // What rounding leaves of one is the next one's.
+    // The remainder that rounding leaves of one is the next one's.
     let size_of = |(size, demand): (Option<u64>, &Demand)| {
         size.unwrap_or_else(|| {
             let size = left.share(demand) / GRAIN * GRAIN;
@@ -86,7 +86,7 @@ fn share(demands: &[Demand], space: u64) -> Vec<u64> {
         })
     };
     let mut sizes: Vec<u64> = sizes.into_iter().zip(demands).map(size_of).collect();
-    // What nobody has a share in is given to the first partitions that may be larger.
+    // Space without an owner is given to the first partitions that may be larger.
     for (size, demand) in sizes.iter_mut().zip(demands).step_by(2) {
         let more = (demand.most - *size).min(left.space / GRAIN * GRAIN);
         *size += more;

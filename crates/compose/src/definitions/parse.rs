@@ -14,7 +14,7 @@ pub struct Definition {
     pub path: PathBuf,
     /// Its type.
     pub kind: Guid,
-    /// What the type is for; none for a type that the specification does not have.
+    /// The purpose of the type; none for a type that the specification does not have.
     pub designator: Option<Designator>,
     /// Its label; as long as none is set, the identifier of the type.
     pub label: String,
@@ -25,7 +25,7 @@ pub struct Definition {
     pub sizes: Sizes,
     /// Sizes of the free space behind it.
     pub padding: Sizes,
-    /// What it contains.
+    /// Its contents.
     pub contents: Contents,
     /// Its attributes.
     pub attributes: Attributes,
@@ -44,7 +44,7 @@ pub struct Sizes {
     pub weight: u32,
 }
 
-/// What a partition contains.
+/// The contents of a partition.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Contents {
     /// Zeros, or a hash tree.

@@ -42,7 +42,7 @@ pub type OptionsOf<'a> = &'a dyn Fn(FileSystem, &dyn Source) -> Result<Options, 
 pub struct DiskBuild<'a> {
     /// The partitions, in order.
     pub definitions: &'a [Definition],
-    /// What `CopyFiles=` takes files from.
+    /// The tree from which `CopyFiles=` copies.
     pub source: Arc<dyn Source + Send>,
     /// The source's name in errors.
     pub name: &'a str,
@@ -135,7 +135,7 @@ impl DiskBuild<'_> {
         Ok(written)
     }
 
-    /// What a partition will contain, and how many bytes that needs.
+    /// The contents that a partition will have, and how many bytes they need.
     fn prepare<'d>(&self, definition: &'d Definition, id: Guid) -> Result<Prepared<'d>, Error> {
         let least = match &definition.contents {
             Contents::Nothing => GRAIN,
@@ -155,8 +155,8 @@ impl DiskBuild<'_> {
         Ok(Prepared { definition, volume: None, least })
     }
 
-    /// The places of all partitions. What a hash tree needs depends on the size of the data, which
-    /// depends on what the tree leaves.
+    /// The places of all partitions. The length of a hash tree depends on that of the data, which
+    /// depends on the room that the tree leaves.
     fn arrange(&self, prepared: &mut [Prepared<'_>]) -> Result<Arrangement, Error> {
         let capacity = self.size.or(self.target.capacity());
         loop {
@@ -369,7 +369,7 @@ fn moved(events: &Events, parts: &[Graft]) -> Events {
     found
 }
 
-/// Sets the label, cut to what the format holds, and the identifier of a volume.
+/// Sets the label, cut to the length that the format has, and the identifier of a volume.
 fn label(options: &mut Options, label: &str, id: Guid) {
     match options {
         Options::Ext(options) => {
@@ -413,7 +413,7 @@ fn sized(mut options: Options, start: ByteLen, len: Option<ByteLen>) -> Options 
     options
 }
 
-/// What the identifiers of file systems are derived from: the definitions, and the names, sizes and
+/// The source of the identifiers of file systems: the definitions, and the names, sizes and
 /// times of the source.
 fn seed(definitions: &[Definition], tree: &Tree) -> [u8; 32] {
     let mut hash = Sha256::new();
