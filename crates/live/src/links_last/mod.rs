@@ -38,6 +38,10 @@ impl<'a, F: OrderedLinks> LinksLast<'a, F> {
     }
 }
 
+/// Links from which on a file must not be counted for more names for a while: one operation does so
+/// for few.
+pub(crate) const MOST_HELD: u16 = u16::MAX - 8;
+
 impl<F: OrderedLinks> LinksLast<'_, F> {
     /// Whether each of the states between two writes matters.
     pub(crate) fn is_ordered(&self) -> bool {
@@ -55,14 +59,27 @@ impl<F: OrderedLinks> LinksLast<'_, F> {
         if !self.counts_first() || self.live.volume.node(ino)?.kind == FileKind::Directory {
             return self.links_of(ino);
         }
-        // A few links more than the maximum fit into the field.
+        // A few links more than the maximum fit into the field, and only damage fills it.
         let node = self.live.volume.node(ino)?;
-        node.links = node.links.saturating_add(1);
+        let Some(links) = node.links.checked_add(1) else { return self.links_of(ino) };
+        node.links = links;
         node.held = node.held.saturating_add(1);
         // With it, all older changes of the inode are on the disk.
         let core = &mut self.live.volume.core;
         let counted = self.live.volume.format.put_links(core, ino, Role::LinkCount, &[])?;
         Ok(Ids::from_slice(&[counted]))
+    }
+
+    /// Makes room in the link count of a file, before anything is changed: if it has `most` links,
+    /// the names for which it has some too many are waited for, until they are gone from the disk.
+    pub(crate) fn make_room(&mut self, ino: Ino, most: u16) -> Result<(), FsError> {
+        let node = self.live.volume.node(ino)?;
+        if node.held == 0 || node.links < most {
+            return Ok(());
+        }
+        let going = self.live.volume.leaving(ino)?;
+        self.live.volume.core.cache.settle(&going)?;
+        self.live.run_actions()
     }
 
     /// Takes that back once some changes are on the disk.

@@ -324,6 +324,7 @@ impl<F: OrderedLinks> Namespace<'_, F> {
         self.check_name(name)?;
         self.open_dir(dir)?;
         let link_max = self.live.volume.format.limits().link_max;
+        self.live.links_last().make_room(ino, link_max)?;
         let node = self.live.volume.node(ino)?;
         if node.kind == FileKind::Directory
             || node.restrictions.immutable

@@ -11,6 +11,7 @@ mod delayed;
 mod errors;
 mod extents;
 mod filled;
+mod held;
 mod hostile;
 mod indexed;
 mod inline;
