@@ -2,7 +2,7 @@
 //! check repairs the state after a crash without asking.
 
 use crate::action::Action;
-use crate::links_last::MOST_HELD;
+use crate::links_last::FULL;
 use crate::{Ids, Linked, Live, Named};
 use seekless_cache::{ChangeId, Kind};
 use seekless_fs::{FileKind, FsError};
@@ -197,7 +197,7 @@ impl<F: OrderedLinks> LinkOrder<F> for CountLast {
     }
 
     fn check_links(live: &mut Live<F>, moved: Ino) -> Result<(), FsError> {
-        live.links_last().make_room(moved, MOST_HELD)
+        live.links_last().make_room(moved, FULL)
     }
 
     fn move_to_new(

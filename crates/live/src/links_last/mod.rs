@@ -40,7 +40,11 @@ impl<'a, F: OrderedLinks> LinksLast<'a, F> {
 
 /// Links from which on a file must not be counted for more names for a while: one operation does so
 /// for few.
-pub(crate) const MOST_HELD: u16 = u16::MAX - 8;
+pub(crate) const FULL: u16 = u16::MAX - 8;
+
+/// Names for which a file is counted for a while, from which on they are waited for: each waits for
+/// the one before it.
+const MANY_HELD: u16 = 4096;
 
 impl<F: OrderedLinks> LinksLast<'_, F> {
     /// Whether each of the states between two writes matters.
@@ -70,11 +74,12 @@ impl<F: OrderedLinks> LinksLast<'_, F> {
         Ok(Ids::from_slice(&[counted]))
     }
 
-    /// Makes room in the link count of a file, before anything is changed: if it has `most` links,
-    /// the names for which it has some too many are waited for, until they are gone from the disk.
+    /// Makes room in the link count of a file, before anything is changed: if it has `most` links, or
+    /// many for names that are going, these are waited for, until they are gone from the disk.
     pub(crate) fn make_room(&mut self, ino: Ino, most: u16) -> Result<(), FsError> {
         let node = self.live.volume.node(ino)?;
-        if node.held == 0 || node.links < most {
+        let is_full = node.held > 0 && node.links >= most;
+        if !is_full && node.held < MANY_HELD {
             return Ok(());
         }
         let going = self.live.volume.leaving(ino)?;

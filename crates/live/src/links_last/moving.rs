@@ -2,7 +2,7 @@
 
 use crate::directories::index::Slot;
 use crate::link_order::OrderedLinks;
-use crate::links_last::{LinksLast, MOST_HELD};
+use crate::links_last::{FULL, LinksLast};
 use crate::namespace::not_found;
 use crate::namespace::rename::Name;
 use crate::{Codec, Compacted, Entry, Ids, Room};
@@ -231,7 +231,7 @@ impl<F: OrderedLinks> LinksLast<'_, F> {
         (old, old_kind): (Ino, FileKind),
     ) -> Result<(), FsError> {
         let is_directory = old_kind == FileKind::Directory;
-        self.make_room(old, MOST_HELD)?;
+        self.make_room(old, FULL)?;
         if from.0 == to.0 && self.is_ordered() && self.lie_together(from, to)? {
             return self.swap_over(from, to, moved, (old, is_directory));
         }
