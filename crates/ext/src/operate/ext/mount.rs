@@ -163,6 +163,9 @@ fn recovered(
     permit::features(&volume.sb, discipline)?;
     policies(&volume.sb, options)?;
     permit::delays(&volume.sb, options, discipline)?;
+    if options.recover {
+        recovery::refuse_journal(&volume.sb)?;
+    }
     let has_journal = discipline.journal_mode().is_some();
     if has_journal {
         check_usable(&volume)?;

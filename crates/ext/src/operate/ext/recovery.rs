@@ -10,16 +10,24 @@ use seekless_fs::term::{Term, Text};
 use seekless_live::{Linked, Part, Progress, Recovery, Table};
 use seekless_units::{GroupNo, Ino};
 
-/// The progress of a volume that is to be recovered while it is in use.
+/// Refuses a volume with a journal, before that is recovered.
 ///
 /// # Errors
-/// [`FsError::Refused`] if it cannot be; [`FsError::Unsupported`] with a journal.
-pub(super) fn begin(sb: &Super, discipline: Discipline) -> Result<Progress, FsError> {
+/// [`FsError::Unsupported`].
+pub(super) fn refuse_journal(sb: &Super) -> Result<(), FsError> {
     if sb.has_compat(compat::HAS_JOURNAL) {
         return Err(FsError::Unsupported(
             "option recover on an image with a journal: it is recovered when it is mounted".into(),
         ));
     }
+    Ok(())
+}
+
+/// The progress of a volume without a journal that is to be recovered while it is in use.
+///
+/// # Errors
+/// [`FsError::Refused`] if it cannot be.
+pub(super) fn begin(sb: &Super, discipline: Discipline) -> Result<Progress, FsError> {
     let refuse = |why: &str| {
         let text = Text::from(why).then(": run ").then(Term::Preen).then(" first");
         Err(FsError::Refused(text))
