@@ -8,7 +8,7 @@
 
 use std::mem::offset_of;
 use zerocopy::byteorder::{big_endian as be, little_endian as le};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 type U16 = le::U16;
 type U32 = le::U32;
@@ -162,6 +162,13 @@ pub(crate) struct OrderedMark {
 
 impl OrderedMark {
     pub(crate) const MAGIC: [u8; 4] = *b"SKSU";
+
+    /// Takes the mark from a superblock. What others have in its place stays.
+    pub(crate) fn clear(raw: &mut Superblock) {
+        if raw.s_ordered.magic == Self::MAGIC {
+            raw.s_ordered = Self::new_zeroed();
+        }
+    }
 }
 
 /// Bits of `s_feature_compat`.

@@ -19,7 +19,7 @@ use seekless_live::Progress;
 use seekless_placement::Groups;
 use seekless_units::BlockNo;
 use std::sync::Arc;
-use zerocopy::{FromZeros, IntoBytes};
+use zerocopy::IntoBytes;
 
 /// Bytes from which on a file needs the feature `large_file`.
 pub(super) const LARGE: u64 = 1 << 31;
@@ -136,8 +136,8 @@ impl PrimarySuperblock {
             raw.s_feature_ro_compat = features(raw.s_feature_ro_compat.get()).into();
             if is_ordered {
                 raw.s_ordered = OrderedMark::of(raw);
-            } else if raw.s_ordered.magic == OrderedMark::MAGIC {
-                raw.s_ordered = OrderedMark::new_zeroed();
+            } else {
+                OrderedMark::clear(raw);
             }
         })
     }

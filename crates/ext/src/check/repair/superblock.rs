@@ -5,8 +5,8 @@ use crate::check::features;
 use crate::check::fix::Fix;
 use crate::encode::sums::seal_superblock;
 use crate::ondisk::{
-    CHECKSUM_CRC32C, IBlock, INODE_CORE_SIZE, INODE_EXTRA_SIZE, STATE_ERRORS, STATE_VALID,
-    SUPERBLOCK_SIZE, Superblock, compat, incompat, ro_compat, special,
+    CHECKSUM_CRC32C, IBlock, INODE_CORE_SIZE, INODE_EXTRA_SIZE, OrderedMark, STATE_ERRORS,
+    STATE_VALID, SUPERBLOCK_SIZE, Superblock, compat, incompat, ro_compat, special,
 };
 use crate::superblock::Super;
 pub(super) use crate::superblock::{read_primary as read, write_primary as write};
@@ -50,6 +50,7 @@ pub(super) fn put(checker: &Checker, disk: &mut Patches) -> Result<(), FsError> 
         mend(checker, &mut raw);
     }
     raw.s_state = (raw.s_state.get() & !STATE_VALID).into();
+    OrderedMark::clear(&mut raw);
     write(disk, raw.clone())?;
     if !checker.from_copy {
         put_copies(checker, disk, &raw)?;
@@ -119,13 +120,15 @@ fn put_copies(checker: &Checker, disk: &mut Patches, raw: &Superblock) -> Result
     disk.flush()
 }
 
-/// Marks the volume on the disk as not clean, if it is not marked yet.
+/// Marks the volume on the disk as not clean, if it is not marked yet, and no longer as one that can
+/// be used before it is checked: a repair that is cut off leaves more than a crash under soft updates.
 ///
 /// # Errors
 /// Errors of the device.
 pub(super) fn mark_unclean(disk: &mut Patches) -> Result<(), FsError> {
     let mut raw = read(disk)?;
     raw.s_state = (raw.s_state.get() & !STATE_VALID).into();
+    OrderedMark::clear(&mut raw);
     write(disk, raw)
 }
 

@@ -9,7 +9,9 @@ use super::{GroupCount, RelayoutWriter};
 use crate::checksum::crc32c;
 use crate::encode::sums::seal_superblock;
 use crate::group::Counts;
-use crate::ondisk::{BG_BLOCK_UNINIT, BG_INODE_UNINIT, STATE_VALID, incompat, ro_compat};
+use crate::ondisk::{
+    BG_BLOCK_UNINIT, BG_INODE_UNINIT, OrderedMark, STATE_VALID, incompat, ro_compat,
+};
 use crate::relayout::is_64bit;
 use seekless_fs::FsError;
 use seekless_fs::extents::difference;
@@ -143,6 +145,7 @@ impl RelayoutWriter<'_> {
         raw.s_free_inodes_count = free_inodes.into();
         raw.s_feature_incompat = (raw.s_feature_incompat.get() & !incompat::RECOVER).into();
         raw.s_state = (raw.s_state.get() | STATE_VALID).into();
+        OrderedMark::clear(&mut raw);
         let first_orphan = self.first_orphan()?;
         // Copies have the state of a file system at rest.
         raw.s_last_orphan = 0.into();

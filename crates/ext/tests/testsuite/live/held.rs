@@ -45,7 +45,7 @@ fn moves_of_a_file_with_the_most_links_keep_it() {
     move_often(65_000, 1_200);
 }
 
-/// A minute.
+/// Half a minute.
 #[test]
 #[ignore = "a campaign"]
 fn more_moves_than_a_link_count_holds_keep_a_file() {

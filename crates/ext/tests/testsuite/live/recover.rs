@@ -18,6 +18,9 @@ const OWNER: Ownership = Ownership { uid: 0, gid: 0, perm: 0o755 };
 /// `i_links_count` in an inode.
 const LINKS: usize = 26;
 
+/// The mark of a volume that is in use under soft updates.
+const MARK: usize = 1024 + 1004;
+
 fn shape() -> &'static Shape {
     SHAPES.iter().find(|shape| shape.kind == "ext2").unwrap_or(&SHAPES[0])
 }
@@ -108,6 +111,20 @@ fn what_needs_a_check_is_marked_before_the_unmount() {
     drop(live);
     let refused = opened(device, true).err().expect("it is marked").to_string();
     assert!(refused.contains("must be checked"), "{refused}");
+}
+
+/// A repair may be cut off, and leaves more then than a crash.
+#[test]
+fn a_repair_takes_the_mark_away() {
+    let device = image(shape());
+    let mut live = opened(device.clone(), false).unwrap();
+    live.make(live.root(), b"file", NewFile::Regular, OWNER).unwrap();
+    live.sync().unwrap();
+    let device = Arc::new(MemoryDevice::new(bytes_of(&device)));
+    assert!(bytes_of(&device)[MARK..].starts_with(b"SKSU"));
+    seekless_ext::preen(device.clone()).unwrap();
+    assert_eq!(bytes_of(&device)[MARK..][..16], [0; 16]);
+    fsck(&device, "repaired");
 }
 
 /// Damage of a volume that says that it was in use: nothing panics, and a volume for which all
