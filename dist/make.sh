@@ -15,7 +15,8 @@ SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 export SOURCE_DATE_EPOCH LC_ALL=C
 version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
 maintainer=${MAINTAINER:-seekless@users.noreply.github.com}
-most=$((15 << 20))
+# An initramfs holds the program.
+most=$((20 << 20))
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -107,7 +108,7 @@ for arch in ${ARCHES:-$(uname -m)}; do
     *) debian=$(dpkg --print-architecture 2>/dev/null || echo "$arch") ;;
     esac
     program=$(make -s static ARCH="$arch" | tee /dev/stderr | awk 'END { print $NF }')
-    [ "$(stat -c %s "$program")" -le $most ] || { echo "$program: larger than 15 MB" >&2; exit 1; }
+    [ "$(stat -c %s "$program")" -le $most ] || { echo "$program: larger than 20 MiB" >&2; exit 1; }
     run=("$program")
     if [ "$arch" != "$(uname -m)" ]; then
         run=("qemu-$arch-static" "$program")
