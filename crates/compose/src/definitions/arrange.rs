@@ -29,9 +29,10 @@ pub(super) struct TooSmall {
 
 /// Distributes a disk, by default the smallest, over partitions, each with the free space behind it.
 ///
-/// Space beyond the least sizes is shared by weight: whoever would get less than its least or more
-/// than its most gets that, and the others share again (as `context_grow_partitions_on_free_area`
-/// of systemd-repart does). Free space that nobody asks for goes to the first partitions.
+/// Space beyond the least sizes is shared by weight. A partition whose share is below its least size
+/// or above its most gets that size, and the others share again (as
+/// `context_grow_partitions_on_free_area` of systemd-repart does). Space that is left over is added
+/// to the first partitions.
 ///
 /// # Errors
 /// [`TooSmall`] for a disk that does not hold the least sizes.

@@ -29,9 +29,6 @@ const LEAST: u64 = 10 << 20;
 /// Sizes that contents need are rounded up to this, so that partitions begin where chunks do.
 const ROUND: u64 = 1 << 20;
 
-/// Sizes that are tried until one has room for its inodes too, each larger by a fiftieth.
-const ATTEMPTS: usize = 64;
-
 /// Bytes at the start of each partition from which its identifier is derived.
 const IDENTITY: u64 = 128 << 10;
 
@@ -146,8 +143,8 @@ impl DiskBuild<'_> {
                 let mut options = (self.options)(*format, &source)?;
                 label(&mut options, &definition.label, id);
                 let traces = self.traces.iter().map(|events| moved(events, parts)).collect();
-                let set = definition.sizes.least.map_or(LEAST, ByteLen::get);
-                let least = least(&options, &source, set).map_err(wrong)?;
+                let smallest = sized(options.clone(), ByteLen::new(FIRST), None);
+                let least = smallest.len(&source).map_err(wrong)?.get();
                 let volume = Some(Prepare { format: *format, source, traces, options });
                 return Ok(Prepared { definition, volume, least });
             }
@@ -314,23 +311,6 @@ impl Prepared<'_> {
         let wanted = least.map_or(LEAST, ByteLen::get).max(needed);
         Ok(Demand { least: wanted.min(most), most, weight })
     }
-}
-
-/// Bytes of a volume that holds the files of a source, at least `set`. One with a size has the inodes
-/// that mke2fs chooses for it, which may be more than the smallest one has.
-fn least(options: &Options, source: &dyn Source, set: u64) -> Result<u64, FsError> {
-    let len = |len: Option<u64>| {
-        sized(options.clone(), ByteLen::new(FIRST), len.map(ByteLen::new)).len(source)
-    };
-    let mut least = len(None)?.get();
-    for _ in 0..ATTEMPTS {
-        let wanted = least.next_multiple_of(ROUND).max(set);
-        match len(Some(wanted)) {
-            Err(FsError::NoSpace(_)) => least = wanted + wanted / 50,
-            found => return found.map(|_| least),
-        }
-    }
-    len(Some(least)).map(ByteLen::get)
 }
 
 /// The place of the data whose tree the definition `at` has.
