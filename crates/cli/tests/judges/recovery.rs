@@ -1,4 +1,4 @@
-//! Servers that are killed, and what the next mount finds in the background.
+//! Servers that are killed, and the check in the background by the next mount.
 
 use crate::judges::{Scratch, unmount};
 use std::fs::{self, File};

@@ -50,7 +50,7 @@ impl Sample {
         &self.parts[&self.layer]
     }
 
-    /// What an honest registry answers.
+    /// The answer of an honest registry.
     fn honest(&self, request: &Request) -> Answer {
         let name = request.path.rsplit('/').next().unwrap_or_default();
         if request.path == "/v2/" {
@@ -70,7 +70,7 @@ impl Sample {
     }
 }
 
-/// What a manifest of an image says, or why there is none.
+/// The manifest of an image, or the error.
 fn listed(shop: &Workshop, host: &str) -> Result<String, (i32, String)> {
     let source = format!("docker://{host}/a/b");
     let output = shop.seekless(&["manifest", &source, "--registry-timeout", "1"]);
@@ -172,7 +172,7 @@ fn what_does_not_match_its_digest_is_named_and_not_kept() {
     });
     let (code, message) = listed(&shop, &endless.host).unwrap_err();
     assert!(code == 3 && message.contains("larger than 4M"), "{message}");
-    // With an honest registry the same cache is used, and what is damaged in it is fetched again.
+    // An honest registry replaces the damaged blobs of the same cache.
     let server = Server::new(move |request, _| sample.honest(request));
     listed(&shop, &server.host).expect("a whole image");
     let blob = shop.cache().join("blobs/sha256").join(&hex);
@@ -439,7 +439,7 @@ fn a_killed_run_leaves_a_cache_that_the_next_one_uses() {
     let before = server.requests().len();
     assert_eq!(listed(&shop, &server.host).expect("a whole image"), first);
     assert_eq!(server.requests().len(), before + 1);
-    // Two at once share what they fetch.
+    // Two processes at the same time share one cache.
     fs::remove_dir_all(shop.cache()).expect("remove");
     let start = |_| {
         let mut command = shop.command(&["manifest", &source]);
