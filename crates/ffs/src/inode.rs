@@ -300,6 +300,13 @@ impl Inode {
     }
 }
 
+/// The number in place of the first block of a device, as built by FreeBSD's `makedev` (`sys/types.h`).
+/// UFS1 has place for 32 bits.
+pub(crate) fn raw_device(device: DeviceNumber) -> u64 {
+    let (major, minor) = (u64::from(device.major), u64::from(device.minor));
+    (major & 0xFFFF_FF00) << 32 | (major & 0xFF) << 8 | (minor & 0xFF00) << 24 | minor & 0xFFFF_00FF
+}
+
 /// The device behind a file, split as by FreeBSD's `major` and `minor` from the number in place of
 /// its first block.
 pub(crate) fn device_of(kind: FileKind, raw: u64) -> DeviceNumber {

@@ -5,6 +5,7 @@ use super::directory::{self, NamePlaces, Places};
 use super::map::{OWN_LBNS, indirect_blocks};
 use super::options::BuildOptions;
 use super::tails::{Holes, Part, Piece, Tails};
+use crate::inode::raw_device;
 use crate::make::options::Version;
 use crate::ondisk::{DIRECT, ROOT};
 use rayon::prelude::*;
@@ -405,12 +406,8 @@ impl Demand for TreeDemand<'_> {
     }
 }
 
-/// A device's number as built by FreeBSD's `makedev`; `None` where it does not fit.
+/// The number of a device in an inode; `None` where it does not fit.
 pub(super) fn device_word(number: DeviceNumber, version: Version) -> Option<u64> {
-    let (major, minor) = (u64::from(number.major), u64::from(number.minor));
-    let word = (major & 0xFFFF_FF00) << 32
-        | (minor & 0xFF00) << 24
-        | (major & 0xFF) << 8
-        | minor & 0xFFFF_00FF;
-    (version == Version::Ufs2 || word <= u64::from(u32::MAX)).then_some(word)
+    let word = raw_device(number);
+    (version == Version::Ufs2 || u32::try_from(word).is_ok()).then_some(word)
 }

@@ -3,7 +3,7 @@
 use super::Ffs;
 use super::format::Typed;
 use super::map::{Core, Node};
-use super::node::raw_device;
+use crate::inode::raw_device;
 use crate::superblock;
 use seekless_cache::{ChangeId, Role};
 use seekless_fs::FsError;

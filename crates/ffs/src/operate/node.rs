@@ -7,7 +7,7 @@ use crate::inode::{Inode, device_of, verify};
 use crate::ondisk::{ROOT, check_hash};
 use crate::superblock::Super;
 use seekless_fs::field::{index, invalid, range, truncated};
-use seekless_fs::{DeviceNumber, FileKind, FsError, Location};
+use seekless_fs::{FileKind, FsError, Location};
 use seekless_live::indirect::Trees;
 use seekless_live::{Restrictions, gone};
 use seekless_units::Ino;
@@ -27,12 +27,6 @@ pub(super) fn restrictions(flags: u32) -> Restrictions {
         no_unlink: flags & flag::NO_UNLINK != 0,
         snapshot: flags & flag::SNAPSHOT != 0,
     }
-}
-
-/// As built by FreeBSD's `makedev`.
-pub(super) fn raw_device(device: DeviceNumber) -> u64 {
-    let (major, minor) = (u64::from(device.major), u64::from(device.minor));
-    (major & 0xFFFF_FF00) << 32 | (major & 0xFF) << 8 | (minor & 0xFF00) << 24 | minor & 0xFFFF_00FF
 }
 
 impl Ffs {
