@@ -40,8 +40,10 @@ use std::process::ExitCode;
 The new image holds the same file system: features, UUID, label, and the contents
 and attributes of every file. Directory blocks, inodes and file ranges accessed by
 the traces are stored together, in the order of first access. With several traces,
-data accessed by more of them comes first. With several recordings of one command,
-the seeks and chunks to expect of a run that was not recorded are reported as a range.
+data accessed by more of them comes first. Of three or more recordings of a program,
+the one is followed whose order fits the others best. With several recordings of one
+command, the seeks and chunks to expect of a run that was not recorded are reported
+as a range.
 The old image is not changed. It is checked first, as by `seekless check`, and refused
 if it is damaged.
 

@@ -32,21 +32,19 @@ mod sequence;
 mod storage;
 #[cfg(test)]
 mod tests;
+mod touches;
 mod walk;
 
-use crate::replay::{Purpose, Replayed};
 use base::Held;
 use fill::Filled;
 use inodes::number_inodes;
 use seekless_fs::FsError;
 use seekless_fs::plan::{Base, Demand, ObjectId, Plan, Run, Space};
-use seekless_units::{Ino, Lbn};
 use sequence::Sequence;
-use std::cmp::Reverse;
-use std::collections::HashMap;
 use walk::TreeWalk;
 
 pub use storage::{Storage, StorageKind};
+pub use touches::touches;
 
 /// How often everything is placed again for maps that grew.
 const PASSES: u32 = 8;
@@ -69,46 +67,6 @@ pub enum Part {
     Overhead,
     /// Blocks of its contents.
     Blocks(Run),
-}
-
-/// The touches of replays, as the planner takes them: those common to several come first, then the
-/// order of first touch. `object` finds an inode's object; blocks are counted in units of `unit`
-/// file-system blocks.
-#[must_use]
-pub fn touches<'a>(
-    replays: impl IntoIterator<Item = &'a Replayed>,
-    object: &dyn Fn(Ino) -> Option<ObjectId>,
-    unit: u64,
-) -> Vec<Touch> {
-    let mut users: HashMap<ObjectId, usize> = HashMap::new();
-    let mut touches = Vec::new();
-    for replay in replays {
-        let from = touches.len();
-        let inodes = replay.inodes.iter().filter_map(|&ino| object(ino));
-        touches.extend(inodes.map(|object| Touch { object, part: Part::Inode }));
-        for request in &replay.requests {
-            let Some(object) = object(request.ino) else { continue };
-            let part = match request.purpose {
-                // Blocks of no file have a fixed place.
-                Purpose::Inode | Purpose::Device => continue,
-                Purpose::Map | Purpose::Attribute => Part::Overhead,
-                Purpose::Directory | Purpose::Data => {
-                    let first = request.lbn.get() / unit;
-                    let end = (request.lbn.get() + request.extent.len).div_ceil(unit);
-                    Part::Blocks(Run { lbn: Lbn::new(first), len: end - first })
-                }
-            };
-            touches.push(Touch { object, part });
-        }
-        let mut own: Vec<ObjectId> = touches[from..].iter().map(|touch| touch.object).collect();
-        own.sort_unstable();
-        own.dedup();
-        for object in own {
-            *users.entry(object).or_default() += 1;
-        }
-    }
-    touches.sort_by_key(|touch| Reverse(users.get(&touch.object).copied().unwrap_or(0)));
-    touches
 }
 
 /// Plans the layout of all that `demand` has. `hot` is in order of first touch

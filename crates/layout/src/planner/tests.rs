@@ -1,9 +1,9 @@
 //! The planner's promises, tested on made-up objects.
 
 use super::*;
-use crate::replay::Request;
+use crate::replay::{Purpose, Replayed, Request};
 use seekless_fs::plan::{InodeTable, Placed};
-use seekless_units::{BlockNo, Extent};
+use seekless_units::{BlockNo, Extent, Ino, Lbn};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// An object: whether it is a directory, its runs, blocks of attributes.
