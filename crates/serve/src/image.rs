@@ -203,6 +203,11 @@ impl Filesystem for ImageMount {
         if flags.acc_mode() != OpenAccMode::O_RDONLY {
             return reply.error(Errno::EROFS);
         }
+        // Unless it is recorded, the kernel then opens and closes files without a request, and keeps
+        // their pages.
+        if self.recorder.is_none() {
+            return reply.error(Errno::ENOSYS);
+        }
         self.record(request, Op::Open, ino);
         reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE);
     }
@@ -225,7 +230,12 @@ impl Filesystem for ImageMount {
         answer_data(reply, bytes);
     }
 
+    /// Unless that is recorded, the kernel opens and closes directories without a request, and keeps
+    /// listings.
     fn opendir(&self, request: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        if self.recorder.is_none() {
+            return reply.error(Errno::ENOSYS);
+        }
         self.record(request, Op::Open, ino);
         let keep = FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_CACHE_DIR;
         reply.opened(FileHandle(0), keep);

@@ -293,6 +293,48 @@ fn a_listing_shows_what_stays_once_whatever_comes_and_goes() {
 }
 
 #[test]
+fn a_listing_that_the_kernel_keeps_follows_changes() {
+    if !ready() {
+        return;
+    }
+    let scratch = Scratch::new("ext-kept-listing");
+    let image = scratch.join("image");
+    let at = scratch.path().join("at");
+    make(&image, EXT4);
+    let mounted = Mounted::new(&image, &at, "rw");
+    let dir = at.join("dir");
+    fs::create_dir(&dir).expect("mkdir");
+    let names = |dir: &Path| {
+        let names = fs::read_dir(dir).expect("list").map(|entry| entry.expect("entry").file_name());
+        let mut names: Vec<String> = names.map(|name| name.into_string().expect("name")).collect();
+        names.sort();
+        names
+    };
+    let mut expected: Vec<String> = Vec::new();
+    for n in 0..400 {
+        assert_eq!(names(&dir), expected);
+        let name = format!("{n:03}");
+        if n % 3 == 2 {
+            let old = expected.remove(n % expected.len().min(7));
+            fs::rename(dir.join(old), dir.join(&name)).expect("rename");
+        } else {
+            fs::write(dir.join(&name), b"").expect("write");
+        }
+        expected.push(name);
+        if n % 5 == 4 {
+            fs::remove_file(dir.join(expected.remove(0))).expect("rm");
+        }
+    }
+    let other = at.join("other");
+    fs::create_dir(&other).expect("mkdir");
+    assert!(names(&other).is_empty());
+    fs::rename(&dir, other.join("dir")).expect("rename");
+    assert_eq!(names(&other.join("dir")), expected);
+    mounted.end();
+    check(&image);
+}
+
+#[test]
 fn what_is_not_kept_up_is_refused_by_name() {
     let scratch = Scratch::new("ext-refused");
     let image = scratch.join("image");

@@ -8,10 +8,10 @@ use crate::kernel::{
     file_type, kernel_device, missing, moment,
 };
 use fuser::{
-    BsdFileFlags, Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
-    IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyData,
-    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyOpen, ReplyStatfs,
-    ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    BsdFileFlags, Errno, FileHandle, Filesystem, Generation, INodeNo, InitFlags, IoctlFlags,
+    KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyData, ReplyDirectory,
+    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyOpen, ReplyStatfs, ReplyWrite,
+    ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use seekless_fs::acl::AclKind;
 use seekless_fs::operate::{NewFile, Operate, RenameMode, SetAttr, XattrMode};
@@ -276,20 +276,9 @@ impl Filesystem for LiveMount {
         reply.error(Errno::ENOSYS);
     }
 
+    /// The kernel then opens and closes directories without a request, and keeps listings.
     fn opendir(&self, _request: &Request, _ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        reply.opened(FileHandle(self.listings.open()), FopenFlags::empty());
-    }
-
-    fn releasedir(
-        &self,
-        _request: &Request,
-        _ino: INodeNo,
-        handle: FileHandle,
-        _flags: OpenFlags,
-        reply: ReplyEmpty,
-    ) {
-        self.listings.close(handle.0);
-        reply.ok();
+        reply.error(Errno::ENOSYS);
     }
 
     fn read(
@@ -452,16 +441,16 @@ impl Filesystem for LiveMount {
         &self,
         _request: &Request,
         ino: INodeNo,
-        handle: FileHandle,
+        _handle: FileHandle,
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
         let listed = self.ino(ino).and_then(|dir| {
-            self.listings.get(&mut *self.volume.lock(), dir, handle.0, offset).map_err(errno)
+            self.listings.after(&mut *self.volume.lock(), dir, offset).map_err(errno)
         });
         match listed {
             Ok(listing) => {
-                for entry in listing.after(offset) {
+                for entry in listing.entries() {
                     // Every entry of 4.4BSD and later has a kind.
                     let kind = entry.kind.map_or(fuser::FileType::RegularFile, file_type);
                     let name = OsStr::from_bytes(entry.name);
@@ -479,16 +468,16 @@ impl Filesystem for LiveMount {
         &self,
         _request: &Request,
         ino: INodeNo,
-        handle: FileHandle,
+        _handle: FileHandle,
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
         let mut live = self.volume.lock();
         let listed = (|| {
             let dir = self.ino(ino)?;
-            let listing = self.listings.get(&mut *live, dir, handle.0, offset).map_err(errno)?;
+            let listing = self.listings.after(&mut *live, dir, offset).map_err(errno)?;
             let (keep, mut told) = (self.keep(), 0);
-            for entry in listing.after(offset) {
+            for entry in listing.entries() {
                 let is_dot = matches!(entry.name, b"." | b"..");
                 // The entry may have been removed meanwhile, and the kernel caches the answer.
                 let found = match is_dot {
