@@ -5,6 +5,9 @@
 # packages bindfs, e2fsprogs and fuse2fs.
 #
 #   bench/mount.sh [DIR] [RUNS]
+#
+# COUNT=1 prints the requests that FUSE sends instead, by kind, for a tenth of the entries (one run;
+# by the kernel's tracepoint fuse_request_send).
 set -euo pipefail
 here=$(cd "$(dirname "$0")/.." && pwd)
 work=${1:-/dev/shm/seekless-mount}
@@ -13,12 +16,15 @@ seekless=${SEEKLESS:-$here/target/release/seekless}
 mkdir -p "$work/mnt" "$work/below"
 cd "$work"
 
-if [ ! -e tree.tar ]; then
-    python3 - <<'END'
-import io, random, tarfile
+tenth=${COUNT:+0}
+tree=tree$tenth.tar
+if [ ! -e "$tree" ]; then
+    TENTH=$tenth python3 - "$tree" <<'END'
+import io, os, random, sys, tarfile
+scale = 10 if os.environ["TENTH"] else 1
 chance = random.Random(1)
 directories = ["tree"]
-with tarfile.open("tree.tar", "w") as tar:
+with tarfile.open(sys.argv[1], "w") as tar:
     def add(name, size=None):
         info = tarfile.TarInfo(name)
         info.mtime = 1_700_000_000
@@ -29,11 +35,11 @@ with tarfile.open("tree.tar", "w") as tar:
             info.size = size
             tar.addfile(info, io.BytesIO(chance.randbytes(size)))
     add("tree")
-    for number in range(7999):
+    for number in range(8000 // scale - 1):
         directories.append(f"{chance.choice(directories[-300:])}/d{number}"
                            if number % 40 else f"tree/d{number}")
         add(directories[-1])
-    for number in range(72000):
+    for number in range(72000 // scale):
         add(f"{directories[number % len(directories)]}/f{number}",
             int(chance.expovariate(1 / 4000)) + 1)
 END
@@ -69,7 +75,27 @@ fresh() {
     esac
 }
 
+trace=/sys/kernel/tracing
+if [ -n "$tenth" ]; then
+    mountpoint -q $trace || mount -t tracefs none $trace
+    echo 65536 >$trace/buffer_size_kb
+fi
+
+# count WHO WHAT COMMAND...: the requests of the command.
+count() {
+    echo >$trace/trace
+    echo 1 >$trace/events/fuse/fuse_request_send/enable
+    "${@:3}"
+    echo 0 >$trace/events/fuse/fuse_request_send/enable
+    { grep -o '(FUSE_[A-Z]*)' $trace/trace || true; } | sort | uniq -c | tr -d '()' |
+        while read -r times kind; do echo "$1 $2 $kind $times"; done >>counts
+}
+
 clock() {
+    if [ -n "$tenth" ]; then
+        count "$@"
+        return
+    fi
     local began=$EPOCHREALTIME
     "${@:3}"
     local ended=$EPOCHREALTIME
@@ -77,12 +103,14 @@ clock() {
 }
 
 # With everything written: what is put off must be done some time.
-unpack() { tar -x -f tree.tar -C mnt; }
+unpack() { tar -x -f "$tree" -C mnt; }
 list() { find mnt -printf '%s\n' >/dev/null; }
 read_all() { find mnt -type f -print0 | xargs -0 cat >/dev/null; }
 remove() { rm -rf mnt/tree; }
 
 : >times
+: >counts
+[ -z "$tenth" ] || runs=1
 for ((run = 0; run < runs; run++)); do
     for who in ${PEERS:-bindfs seekless-softdep seekless-async seekless-ext4 fuse2fs}; do
         [ "$run" -lt 1 ] || [ $who != fuse2fs ] || continue
@@ -99,6 +127,28 @@ for ((run = 0; run < runs; run++)); do
         clock $who sync-rm stop $who
     done
 done
+if [ -n "$tenth" ]; then
+    python3 - <<'END'
+rows, whos = {}, []
+for line in open("counts"):
+    who, what, kind, times = line.split()
+    if what in ("sync", "sync-rm"):
+        continue
+    rows.setdefault((what, kind.removeprefix("FUSE_")), {})[who] = int(times)
+    if who not in whos:
+        whos.append(who)
+print(f"| | request | {' | '.join(whos)} |")
+print("|---|---|" + "---|" * len(whos))
+for what in ("tar", "find", "cat", "rm"):
+    kinds = {kind: by for (row, kind), by in rows.items() if row == what}
+    kinds["all"] = {who: sum(by.get(who, 0) for by in kinds.values()) for who in whos}
+    for kind, by in kinds.items():
+        if max(by.values()) >= 100:
+            print(f"| {what} | {kind} | {' | '.join(f'{by.get(who, 0):,}' for who in whos)} |")
+END
+    rm -f image
+    exit
+fi
 python3 - <<'END'
 import statistics
 times = {}
