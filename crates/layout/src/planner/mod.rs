@@ -44,30 +44,10 @@ use sequence::Sequence;
 use walk::TreeWalk;
 
 pub use storage::{Storage, StorageKind};
-pub use touches::touches;
+pub use touches::{Part, Touch, touches};
 
 /// How often everything is placed again for maps that grew.
 const PASSES: u32 = 8;
-
-/// Something that a trace touched.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Touch {
-    /// The object it belongs to.
-    pub object: ObjectId,
-    /// Which part.
-    pub part: Part,
-}
-
-/// A part of an object.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Part {
-    /// The inode.
-    Inode,
-    /// Blocks of its map or of its attributes.
-    Overhead,
-    /// Blocks of its contents.
-    Blocks(Run),
-}
 
 /// Plans the layout of all that `demand` has. `hot` is in order of first touch
 /// and may repeat itself; `align` is the chunk, in blocks, on whose boundary the

@@ -1,12 +1,31 @@
 //! The touches of replays, in the order in which the planner places them.
 
-use super::{Part, Touch};
 use crate::replay::{Purpose, Replayed};
 use crate::timing;
 use seekless_fs::plan::{ObjectId, Run};
 use seekless_units::{BlockNo, ByteLen, Extent, Ino, Lbn, Nanos};
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
+
+/// Something that a trace touched.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Touch {
+    /// The object it belongs to.
+    pub object: ObjectId,
+    /// Which part.
+    pub part: Part,
+}
+
+/// A part of an object.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Part {
+    /// The inode.
+    Inode,
+    /// Blocks of its map or of its attributes.
+    Overhead,
+    /// Blocks of its contents.
+    Blocks(Run),
+}
 
 /// The most recordings of a program that are compared with each other.
 const COMPARED: usize = 8;
