@@ -19,6 +19,9 @@ pub(crate) const FIRST_INO: u32 = 11;
 /// Groups in a flexible group, which the kernel searches as one.
 pub(crate) const LOG_GROUPS_PER_FLEX: u8 = 4;
 
+/// The least blocks in a group that is made smaller for more inodes.
+const LEAST_GROUP: u64 = 256;
+
 /// Fewer blocks have no room for an empty volume's metadata.
 const LEAST_BLOCKS: u64 = 16;
 
@@ -234,29 +237,59 @@ impl Geometry {
             placed: Vec::new(),
             fixed: Vec::new(),
         };
-        geometry.divide(options, inodes)?;
-        // A last group must hold its own metadata and a little more.
-        let last = geometry.group_blocks(geometry.groups - 1);
-        let least = geometry.group_overhead(geometry.groups - 1) + 50;
-        if last < least {
-            if options.size.is_none() || geometry.groups == 1 {
-                if options.size.is_some() {
-                    return Err(FsError::NoSpace(format!(
-                        "a volume of {blocks} blocks has no room for its own metadata"
-                    )));
+        // More inodes than a bitmap has bits need smaller groups, as in mke2fs (e2fsprogs,
+        // `ext2fs_initialize`). Of a size that is not requested there are as many as they need.
+        let smaller = |geometry: &Self| geometry.blocks_per_group.checked_sub(8);
+        let mut geometry = loop {
+            let mut divided = geometry.clone();
+            let done = divided.settle_groups(options, inodes);
+            let shrinks = options.size.is_some() && divided.lacks_inodes(options, inodes);
+            match smaller(&geometry).filter(|&len| shrinks && len >= LEAST_GROUP) {
+                Some(len) => geometry.blocks_per_group = len,
+                None => {
+                    done?;
+                    break divided;
                 }
-                geometry.blocks += least - last;
-            } else {
-                geometry.blocks -= last;
             }
-            geometry.divide(options, inodes)?;
-        }
+        };
         if options.packs_metadata {
             geometry.pack_metadata()?;
         }
         geometry.journal_blocks = geometry.choose_journal(options)?;
         geometry.orphan_blocks = geometry.choose_orphan_file(options);
         Ok(geometry)
+    }
+
+    /// Divides the volume into groups. A last one must hold its own metadata and a little more.
+    fn settle_groups(&mut self, options: &Options, inodes: u32) -> Result<(), FsError> {
+        self.divide(options, inodes)?;
+        if self.groups > 1 && self.group_overhead(0) + 50 > self.blocks_per_group {
+            return Err(FsError::NoSpace(format!(
+                "a group of {} blocks has no room for {} inodes",
+                self.blocks_per_group, self.inodes_per_group
+            )));
+        }
+        let last = self.group_blocks(self.groups - 1);
+        let least = self.group_overhead(self.groups - 1) + 50;
+        if last >= least {
+            return Ok(());
+        }
+        match options.size {
+            None => self.blocks += least - last,
+            Some(_) if self.groups > 1 => self.blocks -= last,
+            Some(_) => {
+                return Err(FsError::NoSpace(format!(
+                    "a volume of {} blocks has no room for its own metadata",
+                    self.blocks
+                )));
+            }
+        }
+        self.divide(options, inodes)
+    }
+
+    /// Whether the groups have too few inodes.
+    fn lacks_inodes(&self, options: &Options, inodes: u32) -> bool {
+        u64::from(inodes) > u64::from(self.groups) * u64::from(most_inodes_in_group(options))
     }
 
     /// Puts the bitmaps and then the inode tables of all groups behind the first superblock, around
@@ -752,6 +785,32 @@ fn inodes_for(options: &Options, blocks: u64, need: Need) -> Result<u32, FsError
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn more_inodes_than_a_bitmap_has_bits_need_smaller_groups() {
+        let sized = |mib: u64, inode_ratio: u32| {
+            let size = Some(ByteLen::new(mib << 20));
+            let options = Options { size, inode_ratio: Some(inode_ratio), ..Options::default() };
+            Geometry::choose(&options, Need { blocks: 10, inodes: 10 })
+        };
+        // As `mke2fs -t ext4 -b 4096 -i RATIO` divides them.
+        for (mib, ratio, blocks_per_group) in [
+            (256, 4096, 32768),
+            (100, 2048, 23928),
+            (256, 2048, 21128),
+            (300, 1500, 12472),
+            (100, 1024, 7960),
+            (256, 1024, 9040),
+            (1000, 1024, 8184),
+        ] {
+            let geometry = sized(mib, ratio).unwrap();
+            assert_eq!(geometry.blocks_per_group, blocks_per_group, "{mib} MiB, -i {ratio}");
+            assert!(geometry.inodes() >= geometry.blocks * 4096 / u64::from(ratio));
+        }
+        for ratio in [16, 128, 256] {
+            assert!(matches!(sized(256, ratio), Err(FsError::NoSpace(_))), "{ratio}");
+        }
+    }
 
     #[test]
     fn copies_of_the_superblock_stand_in_powers_of_3_5_and_7() {
