@@ -13,6 +13,8 @@ use std::mem::offset_of;
 /// The offset of the low half of the checksum.
 pub(crate) const CHECKSUM_LO_AT: usize = offset_of!(InodeCore, i_checksum_lo);
 /// The offset of the high half, from the inode's start.
+/// Bits of seconds in the `_extra` fields of times.
+pub(crate) const EPOCH_BITS: u32 = 3;
 pub(crate) const CHECKSUM_HI_AT: usize = INODE_CORE_SIZE + offset_of!(InodeExtra, i_checksum_hi);
 /// The first bytes of an inode, which contain both fields of its checksum.
 const SUMMED: usize = 256;
@@ -303,16 +305,17 @@ impl<'a> Inodes<'a> {
         let bit64 = self.volume.sb.has_incompat(incompat::BIT64);
         let high = if bit64 { u64::from(inode.core.i_file_acl_high.get()) } else { 0 };
         let number = (high << 32) | u64::from(inode.core.i_file_acl_lo.get());
-        // e2fsck passes over an attribute block outside the volume in an inode without a name:
-        // `mark_inode_bad` is acted upon in pass 2.
-        let is_nameless = self.volume.sb.is_own(inode.ino) || self.is_value(inode);
+        // e2fsck passes over an attribute block outside the volume in an inode of the volume's own:
+        // `mark_inode_bad` is acted upon in pass 2, where names lead to inodes.
+        let is_nameless = self.volume.sb.is_own(inode.ino);
         let is_nowhere = number >= self.volume.sb.blocks && is_nameless;
         (number != 0 && !is_nowhere).then(|| BlockNo::new(number))
     }
 
-    /// Whether an inode holds the value of an attribute.
+    /// Whether an inode holds the value of an attribute, also where the feature for it is lost (as
+    /// e2fsck has it).
     pub(crate) fn is_value(&self, inode: &Inode) -> bool {
-        self.volume.sb.has_incompat(incompat::EA_INODE) && inode.has_flag(flags::EA_INODE)
+        inode.has_flag(flags::EA_INODE)
     }
 
     /// Whether a symlink's target lies in `i_block`, decided as the kernel does; one that is too
@@ -369,6 +372,26 @@ impl Inode {
         self.raw().get(start..).unwrap_or_default()
     }
 
+    /// Whether a time is after the year 2310: its seconds are negative, with both bits of epoch.
+    /// Looked at for any `i_extra_isize` behind which attributes may begin.
+    pub(crate) fn has_late_times(&self) -> bool {
+        let room = self.raw().len().saturating_sub(INODE_CORE_SIZE + size_of::<u32>());
+        let is_asked = index(self.extra.i_extra_isize.get()) < room;
+        let extra: Option<InodeExtra> = parse(self.raw(), INODE_CORE_SIZE);
+        let Some(extra) = extra.filter(|_| is_asked) else { return false };
+        let core = &self.core;
+        let times = [
+            (core.i_atime.get(), extra.i_atime_extra.get()),
+            (core.i_ctime.get(), extra.i_ctime_extra.get()),
+            (core.i_mtime.get(), extra.i_mtime_extra.get()),
+            (extra.i_crtime.get(), extra.i_crtime_extra.get()),
+        ];
+        let is_late = |&(secs, extra): &(u32, u32)| {
+            secs.cast_signed() < 0 && extra & EPOCH_BITS == EPOCH_BITS
+        };
+        times.iter().any(is_late)
+    }
+
     /// Whether `i_extra_isize` covers a field of [`InodeExtra`].
     fn has_extra(&self, at: usize, len: usize) -> bool {
         at + len <= index(self.extra.i_extra_isize.get())
@@ -376,7 +399,7 @@ impl Inode {
 
     /// Seconds with 2 more bits of epoch and 30 bits of nanoseconds.
     fn time(&self, secs: u32, extra: u32) -> Timestamp {
-        let epoch = i64::from(extra & 3) << 32;
+        let epoch = i64::from(extra & EPOCH_BITS) << 32;
         let secs = i64::from(secs.cast_signed()) + epoch;
         Timestamp { secs, nanos: (extra >> 2).min(999_999_999) }
     }

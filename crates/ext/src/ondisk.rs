@@ -32,6 +32,49 @@ pub(crate) mod quota_leaf {
     /// The bytes in use in an entry (`dqb_curspace`).
     pub(crate) const CURRENT_SPACE: usize = 48;
 }
+/// The beginning of a quota file (`struct v2_disk_dqheader`, `struct v2_disk_dqinfo`).
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct QuotaHead {
+    pub(crate) dqh_magic: U32,
+    pub(crate) dqh_version: U32,
+    pub(crate) dqi_bgrace: U32,
+    pub(crate) dqi_igrace: U32,
+    pub(crate) dqi_flags: U32,
+    pub(crate) dqi_blocks: U32,
+    pub(crate) dqi_free_blk: U32,
+    pub(crate) dqi_free_entry: U32,
+}
+
+/// In front of the entries of a leaf of a quota file (`struct qt_disk_dqdbheader`).
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct QuotaLeafHead {
+    pub(crate) dqdh_next_free: U32,
+    pub(crate) dqdh_prev_free: U32,
+    pub(crate) dqdh_entries: U16,
+    pub(crate) dqdh_pad1: U16,
+    pub(crate) dqdh_pad2: U32,
+}
+
+/// An entry of a quota file (`struct v2r1_disk_dqblk`).
+#[derive(
+    Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub(crate) struct QuotaEntry {
+    pub(crate) dqb_id: U32,
+    pub(crate) dqb_pad: U32,
+    pub(crate) dqb_ihardlimit: U64,
+    pub(crate) dqb_isoftlimit: U64,
+    pub(crate) dqb_curinodes: U64,
+    pub(crate) dqb_bhardlimit: U64,
+    pub(crate) dqb_bsoftlimit: U64,
+    pub(crate) dqb_curspace: U64,
+    pub(crate) dqb_btime: U64,
+    pub(crate) dqb_itime: U64,
+}
+
 /// Bytes in a superblock.
 pub(crate) const SUPERBLOCK_SIZE: usize = 1024;
 /// `s_magic`.
@@ -682,6 +725,9 @@ pin!(InodeCore: 128; i_size_lo @ 4, i_mtime @ 16, i_links_count @ 26, i_flags @ 
     i_generation @ 100, i_file_acl_lo @ 104, i_size_high @ 108, i_blocks_high @ 116,
     i_checksum_lo @ 124);
 pin!(InodeExtra: 32; i_checksum_hi @ 2, i_ctime_extra @ 4, i_crtime @ 16, i_projid @ 28);
+pin!(QuotaHead: 32; dqi_bgrace @ 8, dqi_free_entry @ 28);
+pin!(QuotaLeafHead: 16; dqdh_entries @ 8);
+pin!(QuotaEntry: 72; dqb_curinodes @ 24, dqb_curspace @ 48, dqb_itime @ 64);
 pin!(ExtentHeader: 12; eh_depth @ 6);
 pin!(ExtentLeaf: 12; ee_len @ 4, ee_start_hi @ 6, ee_start_lo @ 8);
 pin!(ExtentIndex: 12; ei_leaf_lo @ 4, ei_leaf_hi @ 8);

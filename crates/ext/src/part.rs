@@ -15,7 +15,8 @@ pub(crate) enum Part {
 }
 
 impl Part {
-    pub(crate) const ALL: [Self; 3] = [Self::BlockBitmap, Self::InodeBitmap, Self::Table];
+    /// The table first: of two parts in one place, a bitmap can be made again.
+    pub(crate) const ALL: [Self; 3] = [Self::Table, Self::BlockBitmap, Self::InodeBitmap];
 
     pub(crate) fn name(self) -> &'static str {
         match self {

@@ -162,6 +162,32 @@ fn collides(stored: &[StoredAttribute<'_>]) -> bool {
     pairs.into_iter().any(|(one, next)| next.start < one.end)
 }
 
+/// A value in an inode of its own.
+pub(crate) struct LargeValue {
+    pub(crate) ino: Ino,
+    pub(crate) len: u64,
+    name: Vec<u8>,
+    hash: u32,
+}
+
+impl LargeValue {
+    /// Whether the hash of the attribute is that of its name and of the value's hash, which the
+    /// inode with the value has in the place of a time.
+    pub(crate) fn is_in(&self, holder: &Inode) -> bool {
+        let value = [holder.core.i_atime.get()];
+        let hashes = [entry_hash(&self.name, value), signed_hash(&self.name, value)];
+        hashes.contains(&self.hash)
+    }
+}
+
+/// How many attributes have their value in an inode, as it says (`ext2fs_get_ea_inode_ref`); `None`
+/// in Lustre's older form, which has no count.
+pub(crate) fn value_count(holder: &Inode) -> Option<u64> {
+    let core = &holder.core;
+    let count = u64::from(core.i_ctime.get()) << 32 | u64::from(core.i_version.get());
+    (core.i_ctime.get() != core.i_atime.get()).then_some(count)
+}
+
 /// Faults of attributes that can be read.
 pub(crate) enum AttributeFault {
     /// They lie upon each other.
@@ -332,15 +358,16 @@ impl<'a> AttributeReader<'a> {
 
     /// The inodes of an inode's large values.
     pub(crate) fn value_inodes(&self, inode: &Inode) -> Result<Vec<Ino>, FsError> {
-        Ok(self.values(inode)?.into_iter().map(|(ino, _)| ino).collect())
+        Ok(self.values(inode)?.into_iter().map(|value| value.ino).collect())
     }
 
-    /// The inodes of an inode's large values, and the values' bytes.
-    pub(crate) fn values(&self, inode: &Inode) -> Result<Vec<(Ino, u64)>, FsError> {
+    /// An inode's large values, which lie in inodes of their own.
+    pub(crate) fn values(&self, inode: &Inode) -> Result<Vec<LargeValue>, FsError> {
         let mut values = Vec::new();
         self.each_stored(inode, &mut |stored| {
             if let Value::InInode { ino, len } = stored.value {
-                values.push((ino, len));
+                let name = stored.name.to_vec();
+                values.push(LargeValue { ino, len, name, hash: stored.hash });
             }
             Ok(())
         })?;

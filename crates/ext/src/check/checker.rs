@@ -4,6 +4,7 @@ use super::encryption::Policy;
 use super::fix::{Fix, Fixes, Spot, Stage};
 use super::seen::CheckedInodes;
 use crate::part::Part;
+use crate::quota::UsageByKind;
 use crate::superblock::Super;
 use crate::volume::Volume;
 use seekless_device::BlockDevice;
@@ -71,6 +72,8 @@ pub(super) struct Checker {
     pub(super) shared: HashMap<BlockNo, SharedBlock>,
     /// Inodes that hold values, with how often they are named.
     pub(super) values: HashMap<Ino, u64>,
+    /// The space and the inodes that users, groups and projects use, with the quota feature.
+    pub(super) usage: UsageByKind,
     /// The directories that are named in each.
     pub(super) children: BTreeMap<Ino, Vec<Ino>>,
     /// How often clusters may still be shared, with `shared_blocks`.
@@ -124,6 +127,7 @@ impl Checker {
             lost_journal: None,
             shared: HashMap::new(),
             values: HashMap::new(),
+            usage: UsageByKind::default(),
             children: BTreeMap::new(),
             shares_left: wide(clusters) * MOST_SHARES,
             conflicts_left: wide(clusters) * MOST_CONFLICTS,

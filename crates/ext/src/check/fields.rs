@@ -124,7 +124,7 @@ impl InodePass<'_> {
         }
         if lacking {
             let what = "an extent tree, without the flag for it".to_string();
-            self.checker.unexpected(problems::INODE_FLAGS, what, place(ino));
+            self.checker.expected(problems::INODE_FLAGS, what, place(ino));
         }
         if high || address {
             let what = "i_faddr, i_blocks_hi or i_file_acl_hi is not zero".to_string();

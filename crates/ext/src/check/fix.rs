@@ -107,10 +107,18 @@ pub(super) enum Fix {
     LostFound,
     /// Give it a name in `lost+found`.
     Connect(Ino),
+    /// Write a quota file with the usage that was counted.
+    QuotaFile(Ino),
     /// Set the number of links.
     Links(Ino, u16),
     /// Set the reference count of an attribute block.
     Shares(BlockNo, u32),
+    /// Set the reference count of an inode with a value.
+    ValueShares(Ino, u64),
+    /// Mark an inode as one with a value.
+    MarkValue(Ino),
+    /// Clear the bits of epoch of times after the year 2310.
+    Times(Ino),
     /// Bring a group's bitmaps, counts and checksums up to date.
     Group(GroupNo),
 }
@@ -138,6 +146,10 @@ impl Fix {
             | Self::SealMap(ino)
             | Self::DropAttributes(ino)
             | Self::CopyAttributes(ino)
+            | Self::QuotaFile(ino)
+            | Self::ValueShares(ino, _)
+            | Self::MarkValue(ino)
+            | Self::Times(ino)
             | Self::SealAttributes(ino) => Some(ino),
             _ => None,
         }
@@ -183,6 +195,8 @@ pub(super) enum Stage {
     Parts,
     /// A new journal in place of a lost one: the earlier stages have found the free blocks.
     NewJournal,
+    /// Quota files: the earlier stages have found the owners of all blocks.
+    Quotas,
     /// Numbers of links.
     Links,
     /// Bitmaps and counts.

@@ -3,8 +3,11 @@
 use super::checker::Checker;
 use crate::features::Features;
 use crate::journal;
-use crate::ondisk::{CHECKSUM_CRC32C, INODE_CORE_SIZE, compat, incompat, ro_compat, special};
-use seekless_fs::FileKind;
+use crate::ondisk::{
+    CHECKSUM_CRC32C, INODE_CORE_SIZE, compat, flags, incompat, ro_compat, special,
+};
+use crate::quota;
+use seekless_fs::{FileKind, Location};
 use seekless_units::Ino;
 use zerocopy::little_endian::{U16, U32};
 
@@ -71,17 +74,17 @@ impl Checker {
             (
                 "s_usr_quota_inum",
                 quota(raw.s_usr_quota_inum),
-                self.is_no_quota(raw.s_usr_quota_inum),
+                self.is_no_quota(0, raw.s_usr_quota_inum),
             ),
             (
                 "s_grp_quota_inum",
                 quota(raw.s_grp_quota_inum),
-                self.is_no_quota(raw.s_grp_quota_inum),
+                self.is_no_quota(1, raw.s_grp_quota_inum),
             ),
             (
                 "s_prj_quota_inum",
                 quota(raw.s_prj_quota_inum),
-                self.is_no_quota(raw.s_prj_quota_inum),
+                self.is_no_quota(2, raw.s_prj_quota_inum),
             ),
             (
                 "s_min_extra_isize",
@@ -112,14 +115,44 @@ impl Checker {
     }
 
     /// Whether a number cannot be that of a quota file with any features: it is neither reserved
-    /// for one nor that of an ordinary inode (e2fsck, `check_super_block`).
-    fn is_no_quota(&self, number: U32) -> bool {
+    /// for one nor that of an ordinary inode (e2fsck, `check_super_block`), or it is that of another
+    /// file, which a repair must not write to.
+    fn is_no_quota(&self, kind: usize, number: U32) -> bool {
         let sb = self.sb();
         // Not from `s_first_ino`, which may be damaged too.
         let ordinary = special::FIRST_ORDINARY..=sb.raw.s_inodes_count.get();
         let reserved = [special::USER_QUOTA, special::GROUP_QUOTA];
         let number = number.get();
-        number != 0 && !reserved.contains(&number) && !ordinary.contains(&number)
+        if number == 0 || reserved.contains(&number) {
+            return false;
+        }
+        !ordinary.contains(&number) || self.is_other_file(kind, Ino::new(number))
+    }
+
+    /// Whether an inode in use has the contents of something else than a quota file of a kind, and
+    /// not the flag of one.
+    fn is_other_file(&self, kind: usize, ino: Ino) -> bool {
+        let Ok(inode) = self.volume.inodes().read(ino) else { return false };
+        // From a wrong place, any inode is another file.
+        let root = self.volume.inodes().read(Ino::new(special::ROOT));
+        let is_table = root.is_ok_and(|root| root.kind() == Some(FileKind::Directory))
+            && self.strict.inodes().verify(&inode, Location::of("inode")).is_ok();
+        let is_used =
+            is_table && inode.core.i_mode.get() != 0 && inode.core.i_links_count.get() != 0;
+        let is_file = inode.kind() == Some(FileKind::Regular);
+        let is_quota = is_file && quota::has_magic(&self.volume, &inode, kind).unwrap_or(false);
+        is_used && !is_quota && !inode.has_flag(flags::IMMUTABLE)
+    }
+
+    /// The number that a quota file of a kind has where the superblock has an impossible one: the
+    /// reserved one, if there is a file of that kind; else 0, for none.
+    pub(super) fn quota_number(&self, kind: usize) -> u32 {
+        let reserved = [special::USER_QUOTA, special::GROUP_QUOTA];
+        let number = reserved.get(kind).copied().filter(|&number| {
+            let inode = self.volume.inodes().read(Ino::new(number));
+            inode.is_ok_and(|it| quota::has_magic(&self.volume, &it, kind).unwrap_or(false))
+        });
+        number.unwrap_or(0)
     }
 
     /// Whether a number cannot be that of the first ordinary inode: those before it are the

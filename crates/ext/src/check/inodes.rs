@@ -11,6 +11,7 @@ use crate::extent;
 use crate::indirect;
 use crate::inode::Inode;
 use crate::ondisk::{InodeCore, compat, flags, incompat, ro_compat, special};
+use crate::quota::{self, Usage};
 use crate::reserved::OwnFile;
 use crate::superblock::Super;
 use crate::xattr::inline_value;
@@ -46,6 +47,24 @@ pub(super) fn has_target_inside(core: &InodeCore) -> bool {
     !target.is_empty() && target.iter().all(|&byte| byte != 0) && rest.iter().all(|&byte| byte == 0)
 }
 
+/// Whether blocks of a logical cluster lie in other places of their physical one, or in several
+/// (e2fsck, `has_unaligned_cluster_map`).
+fn is_misplaced(sb: &Super, map: &BlockMap) -> bool {
+    let ratio = u64::from(sb.cluster_ratio);
+    let is_in_line = |run: &Mapping| run.lbn.get() % ratio == run.extent.start.get() % ratio;
+    let is_beside = |pair: &[Mapping]| match pair {
+        [one, next] => {
+            let end = one.lbn + one.extent.len;
+            let is_same = !next.lbn.get().is_multiple_of(ratio)
+                && next.lbn.get() / ratio == (end.get() - 1) / ratio;
+            let physical = (one.extent.end().get() - 1) / ratio;
+            !is_same || next.extent.start.get() / ratio == physical
+        }
+        _ => true,
+    };
+    ratio > 1 && !(map.runs.iter().all(is_in_line) && map.runs.windows(2).all(is_beside))
+}
+
 fn kind_name(kind: FileKind) -> &'static str {
     match kind {
         FileKind::Directory => "directory",
@@ -65,6 +84,23 @@ pub(super) struct Claims {
     fixed: u64,
     /// The rest of its map was not claimed.
     is_cut: bool,
+}
+
+/// What the map of the resize inode is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ResizeState {
+    Sound,
+    /// It lists more or fewer blocks than it counts.
+    Miscounted,
+    Wrong,
+}
+
+/// Clusters and inodes that an inode's attributes take.
+#[derive(Clone, Copy, Default)]
+pub(super) struct AttributeCost {
+    pub(super) clusters: u64,
+    /// Inodes with values.
+    pub(super) inodes: u64,
 }
 
 /// Bytes of inodes that are read at once.
@@ -186,6 +222,7 @@ impl InodePass<'_> {
             return Ok(());
         };
         self.sum(&inode, sum)?;
+        self.times(&inode);
         self.needed_features(&inode, kind)?;
         if !is_special {
             self.encryption(&inode)?;
@@ -211,6 +248,16 @@ impl InodePass<'_> {
         };
         self.checker.seen.insert(ino, seen);
         Ok(())
+    }
+
+    /// Times after the year 2310, as kernels once wrote those before 1970 (e2fsck,
+    /// `check_inode_extra_space`).
+    fn times(&mut self, inode: &Inode) {
+        if inode.has_late_times() {
+            let what = "a time after the year 2310, which is likely before 1970".to_string();
+            self.checker.found(problems::INODE_TIME, what, place(inode.ino));
+            self.checker.fix(Stage::Inodes, Fix::Times(inode.ino));
+        }
     }
 
     /// Reports a wrong checksum of an inode, if it was ever written.
@@ -315,20 +362,20 @@ impl InodePass<'_> {
         {
             let what = "an extent tree with a node that has no entries or too little room, or that \
                         begins elsewhere than its index says";
-            self.checker.found(problems::INODE_BLOCK_MAP, what.to_string(), at);
+            self.checker.unexpected(problems::INODE_BLOCK_MAP, what.to_string(), at);
             self.salvaged(inode)?;
             return Ok(true);
         }
         if self.is_out_of_order(inode, kind, &map)? {
             let what =
                 "blocks past its end that its length or its count of blocks rule out".to_string();
-            self.checker.found(problems::INODE_BLOCK_MAP, what, at);
+            self.checker.unexpected(problems::INODE_BLOCK_MAP, what, at);
             self.salvaged(inode)?;
             return Ok(true);
         }
         if kind == FileKind::Directory && self.reaches_too_far(inode, &map)? {
             let what = "a directory whose last extent reaches into something else".to_string();
-            self.checker.found(problems::INODE_BLOCK_MAP, what, at);
+            self.checker.unexpected(problems::INODE_BLOCK_MAP, what, at);
             self.salvaged(inode)?;
             return Ok(true);
         }
@@ -368,11 +415,16 @@ impl InodePass<'_> {
         };
         if astray {
             let what = format!("a {} with blocks where it can have none", kind_name(kind));
-            self.checker.found(problems::INODE_BLOCK_MAP, what, at);
+            self.checker.unexpected(problems::INODE_BLOCK_MAP, what, at);
+        }
+        let is_misplaced = is_misplaced(self.checker.sb(), &map);
+        if is_misplaced {
+            let what = "blocks lie in a cluster otherwise than in the file".to_string();
+            self.checker.unexpected(problems::INODE_BLOCK_MAP, what, at);
         }
         if claims.is_cut {
             self.mend_map(inode, Fix::Clear);
-        } else if astray || claims.duplicates + claims.fixed > 0 {
+        } else if astray || is_misplaced || claims.duplicates + claims.fixed > 0 {
             self.mend_map(inode, Fix::Map);
         }
         let blocks = claims.clusters * u64::from(self.checker.sb().cluster_ratio);
@@ -411,7 +463,7 @@ impl InodePass<'_> {
         let is_used = self.checker.sb().has_compat(compat::RESIZE_INODE);
         let Some(Some(block)) = led else {
             if is_used && led.is_some() {
-                self.checker.found(
+                self.checker.unexpected(
                     problems::INODE_BLOCK_MAP,
                     "has no double-indirect block".into(),
                     at,
@@ -426,10 +478,14 @@ impl InodePass<'_> {
             let what = format!("block {block} is in the metadata of the file system");
             self.checker.found(problems::INODE_BLOCK_RANGE, what, at);
             self.checker.fix(Stage::Inodes, Fix::ResizeInode(inode.ino));
-        } else if is_used && !self.is_resize_map(inode, block)? {
-            let what = "does not list the room for descriptors as the superblock has it";
-            self.checker.found(problems::INODE_BLOCK_MAP, what.to_string(), at);
-            self.checker.fix(Stage::Inodes, Fix::ResizeInode(inode.ino));
+        } else if is_used {
+            let state = self.resize_state(inode, block)?;
+            if state != ResizeState::Sound {
+                let is_expected = state == ResizeState::Miscounted;
+                let what = "does not list the room for descriptors as the superblock has it";
+                self.checker.graded(is_expected, problems::INODE_BLOCK_MAP, what.to_string(), at);
+                self.checker.fix(Stage::Inodes, Fix::ResizeInode(inode.ino));
+            }
         }
         Ok(false)
     }
@@ -437,9 +493,10 @@ impl InodePass<'_> {
     /// Whether the resize inode has its original map, as far as e2fsck compares it: the first
     /// quarter of the room for descriptors, and its other numbers only with the volume and with
     /// `i_blocks`.
-    fn is_resize_map(&self, inode: &Inode, double: BlockNo) -> Result<bool, FsError> {
+    fn resize_state(&self, inode: &Inode, double: BlockNo) -> Result<ResizeState, FsError> {
+        use ResizeState::{Miscounted, Sound, Wrong};
         if self.checker.sb().cluster_ratio > 1 {
-            return Ok(true);
+            return Ok(Sound);
         }
         let map = self.checker.resize_map();
         let size = u64::from(self.checker.sb().block_size);
@@ -447,43 +504,42 @@ impl InodePass<'_> {
         let is_alone = numbers.filter(|number| number.iter().any(|&byte| byte != 0)).count() == 1;
         let is_long = inode.len > max_len(self.checker.sb(), false);
         if !is_alone || is_long || inode.core.i_flags.get() != 0 {
-            return Ok(false);
+            return Ok(Wrong);
         }
-        let Some(primaries) = self.numbers_in(inode.ino, double)? else { return Ok(false) };
+        let Some(primaries) = self.numbers_in(inode.ino, double)? else { return Ok(Wrong) };
         let mut count = 1u64;
         let mut last = 0u64;
         let slots = size >> 2;
         for (slot, &primary) in (0u64..).zip(&primaries).filter(|(_, primary)| **primary != 0) {
             let primary = BlockNo::new(u64::from(primary));
-            let Some(copies) = self.numbers_in(inode.ino, primary)? else { return Ok(false) };
-            let place = place(inode.ino);
-            let copies = (0u64..).zip(copies).filter(|(_, copy)| *copy != 0);
+            let Some(copies) = self.numbers_in(inode.ino, primary)? else { return Ok(Wrong) };
             count += 1;
-            for (at, copy) in copies {
-                if self.checker.volume.check_block(BlockNo::new(u64::from(copy)), place).is_err() {
-                    return Ok(false);
+            for (at, copy) in (0u64..).zip(copies).filter(|(_, copy)| *copy != 0) {
+                let copy = BlockNo::new(u64::from(copy));
+                if self.checker.volume.check_block(copy, place(inode.ino)).is_err() {
+                    return Ok(Wrong);
                 }
                 count += 1;
                 let lbn = slots + 12 + slot * slots;
                 last = last.max(lbn + at + 1);
             }
         }
-        let sectors = count * (size >> 9);
-        let is_short = inode.len < last * size;
-        if is_short || self.checker.volume.inodes().allocated_sectors(inode) != sectors {
-            return Ok(false);
+        if inode.len < last * size {
+            return Ok(Wrong);
         }
         let checked = index(map.reserved >> 2);
         for (block, bytes) in map.blocks(double).into_iter().take(checked) {
-            let Some(found) = self.numbers_in(inode.ino, block)? else { return Ok(false) };
+            let Some(found) = self.numbers_in(inode.ino, block)? else { return Ok(Wrong) };
             let is_listed = primaries.iter().any(|&it| u64::from(it) == block.get());
             let wanted = bytes.chunks_exact(4).filter_map(|number| le32(number, 0));
             let is_same = wanted.zip(found).take(map.copies.len()).all(|(one, other)| one == other);
             if !is_listed || !is_same {
-                return Ok(false);
+                return Ok(Wrong);
             }
         }
-        Ok(true)
+        let sectors = count * (size >> 9);
+        let is_counted = self.checker.volume.inodes().allocated_sectors(inode) == sectors;
+        Ok(if is_counted { Sound } else { Miscounted })
     }
 
     /// The numbers in an indirect block; `None` where it lies outside the volume.
@@ -715,8 +771,9 @@ impl InodePass<'_> {
     }
 
     /// `i_blocks` counts all of an inode's clusters, and those of attributes.
-    fn sectors(&mut self, inode: &Inode, clusters: u64, attributes: u64) {
-        let clusters = clusters + attributes;
+    fn sectors(&mut self, inode: &Inode, clusters: u64, attributes: AttributeCost) {
+        let clusters = clusters + attributes.clusters;
+        self.charge(inode, clusters, attributes.inodes);
         let per_cluster = u64::from(self.checker.sb().block_size)
             * u64::from(self.checker.sb().cluster_ratio)
             / 512;
@@ -727,6 +784,20 @@ impl InodePass<'_> {
             self.checker.found(problems::INODE_BLOCK_COUNT, what, place(inode.ino));
             self.checker.report.set_values(said, wanted);
             self.checker.fix(Stage::Inodes, Fix::Sectors(inode.ino, wanted));
+        }
+    }
+
+    /// Counts an inode, its clusters, and the inodes of its attribute values for its owners. The
+    /// volume's own files belong to nobody, and values to the owners of their attributes.
+    fn charge(&mut self, inode: &Inode, clusters: u64, values: u64) {
+        let sb = self.checker.sb();
+        let is_nobodys = sb.is_kept_unused(inode.ino)
+            || sb.is_own(inode.ino)
+            || self.checker.volume.inodes().is_value(inode);
+        if sb.has_ro_compat(ro_compat::QUOTA) && !is_nobodys {
+            let space = clusters * u64::from(sb.block_size) * u64::from(sb.cluster_ratio);
+            let used = Usage { space, inodes: 1 + values };
+            quota::charge(&mut self.checker.usage, inode, used);
         }
     }
 

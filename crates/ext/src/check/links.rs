@@ -5,7 +5,8 @@ use super::fix::{Fix, Stage};
 use super::problems;
 use super::seen::CheckedInode;
 use crate::ondisk::ro_compat;
-use seekless_fs::{FileKind, Location};
+use crate::xattr::value_count;
+use seekless_fs::{FileKind, FsError, Location};
 use seekless_units::Ino;
 
 /// The maximum link count; a directory with more has 1.
@@ -27,9 +28,9 @@ impl LinkPass<'_> {
         let all = std::mem::take(&mut self.checker.seen);
         let mut nameless = Vec::new();
         for (ino, seen) in all.iter().filter(|(_, seen)| !seen.is_special) {
-            if seen.is_value {
-                self.value(ino);
-            } else {
+            // The value of an attribute needs no name.
+            let is_held = seen.names == 0 && self.checker.values.contains_key(&ino);
+            if !is_held {
                 let is_dir = seen.kind == FileKind::Directory;
                 let is_placed = !is_dir || all.place_of(ino).named_in.is_some();
                 self.links_of(ino, seen, is_placed, &mut nameless);
@@ -112,16 +113,36 @@ impl LinkPass<'_> {
         self.checker.fix(Stage::Links, Fix::Links(ino, links));
     }
 
-    fn value(&mut self, ino: Ino) {
-        if !self.checker.values.contains_key(&ino) && !self.checker.orphans.contains(&ino) {
-            let what = "holds the value of an attribute that no inode has".to_string();
-            self.checker.unexpected(
-                problems::INODE_UNREFERENCED,
-                what,
-                Location::of("inode").in_inode(ino),
-            );
-            self.checker.fix(Stage::Unreferenced, Fix::Clear(ino));
+    /// Compares the counts of values in inodes of their own with the attributes that have them
+    /// (e2fsck, `check_ea_inode`).
+    pub(super) fn value_counts(&mut self) -> Result<(), FsError> {
+        let mut values: Vec<(Ino, u64)> =
+            self.checker.values.iter().map(|(&ino, &count)| (ino, count)).collect();
+        values.sort_unstable();
+        for (ino, count) in values {
+            let Some(seen) = self.checker.seen.get(ino).filter(|seen| seen.names == 0) else {
+                continue;
+            };
+            let place = Location::of("inode").in_inode(ino);
+            let links = seen.links;
+            let said = value_count(&self.checker.volume.inodes().read(ino)?);
+            if let Some(said) = said.filter(|said| *said != count) {
+                let what = format!("the value of {said} attributes, should be of {count}");
+                self.checker.expected(problems::ATTRIBUTES_COUNT, what, place);
+                self.checker.report.set_values(said, count);
+                self.checker.fix(Stage::Links, Fix::ValueShares(ino, count));
+            }
+            if links != 1 {
+                let what = format!("{links} links, should be 1");
+                let is_high = links > 1;
+                let problem =
+                    if is_high { problems::INODE_LINKS_HIGH } else { problems::INODE_LINKS_LOW };
+                self.checker.found(problem, what, place);
+                self.checker.report.set_values(links.into(), 1);
+                self.checker.fix(Stage::Links, Fix::Links(ino, 1));
+            }
         }
+        Ok(())
     }
 
     fn shared_blocks(&mut self) {
@@ -136,7 +157,7 @@ impl LinkPass<'_> {
         for (block, count, found, owner) in wrong {
             let what = format!("reference count {count}, should be {found}");
             let place = Location::of("attribute block").in_inode(owner).in_block(block);
-            self.checker.found(problems::ATTRIBUTES_COUNT, what, place);
+            self.checker.unexpected(problems::ATTRIBUTES_COUNT, what, place);
             self.checker.report.set_values(count.into(), found.into());
             self.checker.fix(Stage::Links, Fix::Shares(block, found));
         }

@@ -551,8 +551,11 @@ impl MetadataPass<'_> {
     /// many look like inodes in a table.
     fn inodes_in(&self, number: GroupNo, table: Extent) -> Result<(u32, u32), FsError> {
         let group = self.checker.volume.descriptors().read(number)?;
+        let bitmap_run = Extent::new(group.inode_bitmap(), 1);
         let bitmap = match self.checker.volume.bitmaps().inodes(&group) {
             Ok(_) if self.checker.lost_inode_bitmaps.contains(&number) => None,
+            // Its pointer may lead to something else.
+            Ok(_) if !self.is_bitmap(number, Part::InodeBitmap, bitmap_run)? => None,
             Ok(bitmap) => Some(bitmap),
             Err(FsError::Corrupt { .. }) => None,
             Err(error) => return Err(error),

@@ -5,7 +5,7 @@
 //! 2. [`names`], [`index`]: every directory and the inodes of its entries
 //! 3. [`paths`]: directories that are not connected to the root
 //! 4. [`links`]: link counts, unreferenced inodes, shared attributes
-//! 5. [`groups`]: bitmaps and counts
+//! 5. [`groups`], [`quotas`]: bitmaps, counts, and the usage in quota files
 //!
 //! Transactions in the journal are replayed in memory first, as a mount would. A damaged part is
 //! reported and passed over; the check itself fails only when the device does, or nothing says how
@@ -42,6 +42,7 @@ mod options;
 mod orphans;
 mod paths;
 mod problems;
+mod quotas;
 mod repair;
 mod reserved;
 mod salvage;
@@ -66,14 +67,15 @@ use links::LinkPass;
 use metadata::MetadataPass;
 use names::NamePass;
 use paths::ConnectivityPass;
+use quotas::QuotaPass;
 use seekless_device::BlockDevice;
 use seekless_fs::check::{Class, Problem, Report};
 use seekless_fs::{FsError, Location};
 use std::sync::Arc;
 
-/// Findings of any volume that was not unmounted: nothing that is read or laid out again depends on
-/// them.
-const CARRIED: [&Problem; 7] = [
+/// Findings of any volume that was not unmounted, and quotas that were wrong before: nothing that is
+/// read or laid out again depends on them.
+const CARRIED: [&Problem; 8] = [
     problems::SUPERBLOCK_ERRORS,
     problems::SUPERBLOCK_NOT_CLEAN,
     problems::SUPERBLOCK_TOTALS,
@@ -81,6 +83,7 @@ const CARRIED: [&Problem; 7] = [
     problems::ORPHAN_LIST,
     problems::INODE_ORPHAN,
     problems::LOST_FOUND_MISSING,
+    problems::QUOTA_USAGE,
 ];
 
 /// Checks an image without changing it.
@@ -139,8 +142,10 @@ fn look(
     checker.reach(3, 1, 1);
     checker.reach(4, 0, 1);
     LinkPass::new(&mut checker).links();
+    LinkPass::new(&mut checker).value_counts()?;
     checker.reach(4, 1, 1);
     GroupPass::new(&mut checker).groups()?;
+    QuotaPass::new(&mut checker).quotas()?;
     ConnectivityPass::new(&mut checker).lost_found()?;
     Ok(checker)
 }

@@ -181,6 +181,12 @@ seekless_fs::problems! {
         question: Some("Clear the deletion time?"),
         repair: "it is cleared; set where the inode is not in use",
     }
+    INODE_TIME = {
+        code: "inode.time", phase: 1, preen: Preen::Repairs,
+        text: "a time after the year 2310, as older kernels wrote times before 1970",
+        question: Some("Correct the time?"),
+        repair: "it is the time before 1970",
+    }
     INODE_CHECKSUM = {
         code: "inode.checksum", phase: 1, preen: Preen::Repairs,
         text: "wrong checksum",
@@ -189,7 +195,9 @@ seekless_fs::problems! {
     }
     INODE_FLAGS = {
         code: "inode.flags", phase: 1,
-        preen: Preen::Depends("for the flag of an index, and for `i_file_acl_hi` alone"),
+        preen: Preen::Depends(
+            "for the flag of an index, that of an extent tree, and for `i_file_acl_hi` alone",
+        ),
         text: "flags and fields that the kind of file or the features rule out; an extent tree \
                without its flag",
         question: Some("Correct the fields, or clear the inode?"),
@@ -213,9 +221,11 @@ seekless_fs::problems! {
                  without blocks are cleared",
     }
     INODE_BLOCK_MAP = {
-        code: "inode.block-map", phase: 1, preen: Preen::Stops,
-        text: "invalid extents or block numbers, blocks where the kind of file can have none, a \
-               resize inode that lists other blocks than it should",
+        code: "inode.block-map", phase: 1,
+        preen: Preen::Depends("for a resize inode that lists more or fewer blocks than it counts"),
+        text: "invalid extents or block numbers, blocks where the kind of file can have none or \
+               that lie in a cluster otherwise than in the file, a resize inode that lists other \
+               blocks than it should",
         question: Some("Write the map again?"),
         repair: "the map is written again, to free blocks, of what can be read",
     }
@@ -246,11 +256,14 @@ seekless_fs::problems! {
         repair: "it is set",
     }
     INODE_ATTRIBUTES = {
-        code: "inode.attributes", phase: 1, preen: Preen::Depends("for a wrong hash"),
-        text: "invalid attributes; inline data without the attribute for it",
-        question: Some("Remove the attributes?"),
-        repair: "those in the inode, or those in its block, are removed; a file without its inline \
-                 data becomes empty, a directory or symlink is cleared",
+        code: "inode.attributes", phase: 1,
+        preen: Preen::Depends("for a wrong hash, and for values in inodes of their own"),
+        text: "invalid attributes, or such whose value is in an inode that has another one or is not \
+               marked; inline data without the attribute for it",
+        question: Some("Remove the attributes, or mark the inode?"),
+        repair: "those in the inode, or those in its block, are removed; an inode with a value is \
+                 marked; a file without its inline data becomes empty, a directory or symlink is \
+                 cleared",
     }
     INODE_ATTRIBUTES_CHECKSUM = {
         code: "inode.attributes-checksum", phase: 1, preen: Preen::Stops,
@@ -383,8 +396,8 @@ seekless_fs::problems! {
         preen: Preen::Depends("if it is empty and all directories could be read"),
         text: "the inode has no name; the value of an attribute that no inode has",
         question: Some("Reconnect it in `/lost+found`, or clear it?"),
-        repair: "it is named `#` and its inode number in `/lost+found`; an empty one, or a value, \
-                 is cleared",
+        repair: "it is named `#` and its inode number in `/lost+found`, a value as a file; an empty \
+                 one is cleared",
     }
     INODE_LINKS_HIGH = {
         code: "inode.links-high", phase: 4, preen: Preen::Repairs,
@@ -399,8 +412,9 @@ seekless_fs::problems! {
         repair: "it is set",
     }
     ATTRIBUTES_COUNT = {
-        code: "attributes.count", phase: 4, preen: Preen::Stops,
-        text: "a shared block of attributes with a wrong reference count",
+        code: "attributes.count", phase: 4, preen: Preen::Depends("for an inode with a value"),
+        text: "a shared block of attributes, or an inode with the value of some, with a wrong \
+               reference count",
         question: Some("Set the reference count?"),
         repair: "it is set",
     }
@@ -445,6 +459,19 @@ seekless_fs::problems! {
         text: "inodes in use, but not marked",
         question: Some("Write the bitmap?"),
         repair: "the bitmap is written",
+    }
+    QUOTA_UNREADABLE = {
+        code: "quota.unreadable", phase: 5, preen: Preen::Repairs,
+        text: "a quota file that is not one of its kind, does not match its length, or has \
+               references out of it",
+        question: Some("Write the quota file?"),
+        repair: "a new one is written, with the usage and the limits that can be read",
+    }
+    QUOTA_USAGE = {
+        code: "quota.usage", phase: 5, preen: Preen::Repairs,
+        text: "the usage of a user, group or project is not that of its files",
+        question: Some("Write the quota file?"),
+        repair: "it is written again, with the limits that it has",
     }
     GROUP_COUNTS = {
         code: "group.counts", phase: 5, preen: Preen::Repairs,

@@ -9,6 +9,7 @@ use crate::dir::entry_at;
 use crate::encode::mapping::Piece;
 use crate::inode::Inode;
 use crate::ondisk::{EXTENT_MAGIC, EXTENT_MAX_LEN, ExtentHeader, ExtentIndex, ExtentLeaf, flags};
+use crate::superblock::Super;
 use crate::volume::Volume;
 use seekless_fs::field::{le32, parse, slice, wide};
 use seekless_fs::plan::Placed;
@@ -388,13 +389,12 @@ impl Salvaged {
         gone
     }
 
-    /// Whether a block belongs to the file or to its map.
-    pub(super) fn has(&self, block: BlockNo) -> bool {
-        let contains = |piece: &Piece| {
-            let run = piece.placed.extent;
-            run.start <= block && block < run.end()
-        };
-        self.index.contains(&block) || self.pieces.iter().any(contains)
+    /// Whether the cluster of a block belongs to the file or to its map.
+    pub(super) fn has_part_of(&self, sb: &Super, block: BlockNo) -> bool {
+        let cluster = block.get() / u64::from(sb.cluster_ratio);
+        let contains = |run: Extent| sb.clusters_of(run).contains(&cluster);
+        let index = self.index.iter().map(|&block| Extent::new(block, 1));
+        index.chain(self.pieces.iter().map(|piece| piece.placed.extent)).any(contains)
     }
 
     /// The last block of contents, if there is one at this logical block.

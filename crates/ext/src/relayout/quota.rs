@@ -1,26 +1,14 @@
 //! Quota files brought up to date: a map that grew or shrank by a block changes its owner's usage.
-//!
-//! Format: Linux `fs/quota/quotaio_v2.h` and `quota_tree.h`, revision 1: blocks
-//! of 1024 bytes, a tree of four levels by the bytes of the id, leaves with a
-//! header of 16 bytes and entries of 72.
 
 use crate::inode::Inode;
 use crate::ondisk::quota_leaf;
-use crate::superblock::Super;
+pub(crate) use crate::quota::files;
+use crate::quota::{BLOCK, DEPTH, MAGICS, ROOT};
 use crate::volume::Volume;
 use seekless_fs::field::{index, invalid, le32, range, truncated, wide};
 use seekless_fs::{Corruption, FsError, Location};
 use seekless_units::{ByteLen, Ino};
 use std::collections::BTreeMap;
-
-/// Bytes in a block of a quota file.
-const BLOCK: u64 = 1024;
-/// The tree's root.
-const ROOT: u64 = 1;
-/// Levels above the leaves.
-const DEPTH: u32 = 4;
-/// First words of the files for users, groups and projects.
-const MAGICS: [u32; 3] = [0xD9C0_1F11, 0xD9C0_1927, 0xD9C0_3F14];
 
 /// Changes of usage by id, in bytes.
 pub(crate) type Charges = BTreeMap<u32, i64>;
@@ -30,14 +18,6 @@ pub(crate) type Charges = BTreeMap<u32, i64>;
 pub(crate) struct QuotaPatch {
     pub(crate) offset: u64,
     pub(crate) value: u64,
-}
-
-/// The quota files of a volume, by kind: users, groups, projects.
-pub(crate) fn files(sb: &Super) -> impl Iterator<Item = (usize, Ino)> + use<> {
-    let raw = &sb.raw;
-    let files = [raw.s_usr_quota_inum, raw.s_grp_quota_inum, raw.s_prj_quota_inum];
-    let files = files.map(|ino| Ino::new(ino.get()));
-    files.into_iter().enumerate().filter(|(_, ino)| *ino != Ino::ZERO)
 }
 
 /// The patches that bring the quota file of inode `ino` up to date.

@@ -2,6 +2,7 @@
 
 use super::Work;
 use super::inode::InodeMut;
+use super::map::sectors_per_cluster;
 use super::superblock::byte_of;
 use crate::encode::rewrite::seal_xattr_block;
 use crate::ondisk::{XattrHeader, flags};
@@ -31,7 +32,7 @@ impl<'w, 'a> AttributeRepair<'w, 'a> {
         let is_file = old.kind() == Some(FileKind::Regular);
         let is_inner = !inner_is_sound(&old) || block.is_none();
         let sectors = volume.inodes().allocated_sectors(&old);
-        let block_sectors = u64::from(volume.sb.block_size >> 9);
+        let block_sectors = sectors_per_cluster(&volume.sb);
         self.work.change(ino, |inode| {
             if is_inner && inode.has_flag(flags::INLINE_DATA) && is_file {
                 inode.empty();

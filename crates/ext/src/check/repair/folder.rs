@@ -12,7 +12,7 @@ use crate::inode::Inode;
 use crate::ondisk::{DirEntryHead, DirEntryTail, compat, flags, incompat, special};
 use seekless_fs::field::{index, wide};
 use seekless_fs::{FileKind, FsError, Location};
-use seekless_units::{BlockNo, Ino};
+use seekless_units::Ino;
 use std::collections::{HashMap, HashSet};
 use std::mem::offset_of;
 use zerocopy::IntoBytes;
@@ -151,11 +151,10 @@ impl Work<'_> {
         };
         let bytes =
             format.encode(dir, parent, &records, &packing, inode.seed(&self.checker.volume));
-        let mut blocks: Vec<BlockNo> = Vec::new();
-        for chunk in bytes.chunks(index(sb.block_size)) {
-            let Some(block) = self.take_block() else { return Ok(false) };
+        let chunks = bytes.chunks(index(sb.block_size));
+        let Some(blocks) = self.take_blocks(wide(chunks.len())) else { return Ok(false) };
+        for (&block, chunk) in blocks.iter().zip(chunks) {
             self.disk.put(byte_of(sb, block), chunk)?;
-            blocks.push(block);
         }
         if !self.put_map(inode, &contiguous(&blocks))? {
             return Ok(false);
@@ -208,7 +207,10 @@ impl Work<'_> {
             let inodes = volume.sb.raw.s_inodes_count.get();
             while let Some(found) = tolerant(&bytes, &mut at, inodes, place(inode.ino)) {
                 let Some(entry) = found.entry else { continue };
-                if entry.ino == Ino::ZERO || entry.name == b"." || entry.name == b".." {
+                // An entry of an inode that there cannot be would be removed next, and an index
+                // with it is none.
+                let is_possible = entry.ino > Ino::ZERO && entry.ino.get() <= inodes;
+                if !is_possible || entry.name == b"." || entry.name == b".." {
                     continue;
                 }
                 let seen = self.checker.seen.get(entry.ino).map(|seen| seen.kind);

@@ -134,10 +134,10 @@ pub(super) fn put(checker: &Checker, disk: &mut Patches, number: GroupNo) -> Res
     } else {
         None
     };
-    for (at, block) in (0u32..).zip(blocks.start.get()..blocks.end().get()) {
+    for (at, cluster) in (0u32..).zip(sb.clusters_of(blocks)) {
         let kept = old.as_ref().is_some_and(|old| bit(old, at));
-        let used = checker.used.get(index(block)) || kept;
-        others |= used && !checker.fixed.get(index(block));
+        let used = checker.used.get(index(cluster)) || kept;
+        others |= used && !checker.fixed.get(index(cluster));
         free_clusters += u32::from(!used);
         mark(&mut bitmap, at, used);
     }

@@ -1,6 +1,7 @@
 //! An inode changed in place.
 
 use crate::encode::rewrite::seal_inode;
+use crate::inode::EPOCH_BITS;
 use crate::ondisk::{IBlock, INODE_CORE_SIZE, InodeCore, InodeExtra, flags, ro_compat};
 use crate::volume::Volume;
 use seekless_fs::field::{index, low16, low32, truncated};
@@ -98,6 +99,36 @@ impl InodeMut {
 
     pub(super) fn has_flag(&self, bit: u32) -> bool {
         self.core.i_flags.get() & bit != 0
+    }
+
+    /// Sets or clears flags.
+    pub(super) fn set_flag(&mut self, bits: u32, set: bool) {
+        let old = self.core.i_flags.get();
+        self.core.i_flags = (if set { old | bits } else { old & !bits }).into();
+    }
+
+    /// Sets how many attributes have their value in it (`ext2fs_set_ea_inode_ref`).
+    pub(super) fn set_value_count(&mut self, count: u64) {
+        self.core.i_ctime = low32(count >> 32).into();
+        self.core.i_version = low32(count).into();
+    }
+
+    /// Clears the bits of epoch of times after the year 2310.
+    pub(super) fn clear_late_times(&mut self) {
+        let Ok((mut extra, behind)) = InodeExtra::read_from_prefix(&self.rest) else { return };
+        let behind = behind.to_vec();
+        let times = [
+            (self.core.i_atime, &mut extra.i_atime_extra),
+            (self.core.i_ctime, &mut extra.i_ctime_extra),
+            (self.core.i_mtime, &mut extra.i_mtime_extra),
+            (extra.i_crtime, &mut extra.i_crtime_extra),
+        ];
+        for (secs, more) in times {
+            if secs.get().cast_signed() < 0 && more.get() & EPOCH_BITS == EPOCH_BITS {
+                *more = (more.get() & !EPOCH_BITS).into();
+            }
+        }
+        self.rest = [extra.as_bytes(), &behind].concat();
     }
 
     /// Sets its length, in bytes.

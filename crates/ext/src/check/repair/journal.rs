@@ -2,7 +2,7 @@
 
 use super::Work;
 use super::inode::InodeMut;
-use super::map::contiguous;
+use super::map::{contiguous, count_clusters, sectors_per_cluster};
 use super::superblock::{self, byte_of};
 use crate::journal;
 use crate::ondisk::{flags, incompat};
@@ -85,9 +85,10 @@ impl<'w, 'a> JournalRepair<'w, 'a> {
         if !is_whole || is_shared {
             return self.discard(ino);
         }
-        let data: u64 = map.runs.iter().map(|run| run.extent.len).sum();
-        let blocks = data + u64::try_from(map.index.len()).unwrap_or(u64::MAX);
-        let sectors = blocks * u64::from(volume.sb.block_size >> 9);
+        let data = count_clusters(&volume.sb, map.runs.iter().map(|run| run.extent));
+        let index = map.index.iter().map(|node| Extent::new(node.block, 1));
+        let clusters = data + count_clusters(&volume.sb, index);
+        let sectors = clusters * sectors_per_cluster(&volume.sb);
         let extra = volume.sb.raw.s_want_extra_isize.get();
         let time = superblock::time(self.work.checker.sb());
         self.work.change(ino, |inode: &mut InodeMut| {

@@ -4,7 +4,7 @@ use super::Work;
 use super::entries::Edit;
 use super::folder::NewName;
 use crate::dir::Directory;
-use crate::ondisk::special;
+use crate::ondisk::{flags, special};
 use seekless_fs::{FileKind, FsError};
 use seekless_units::Ino;
 use std::collections::BTreeSet;
@@ -82,6 +82,10 @@ impl Work<'_> {
             taken.insert(name.clone());
             if kind == FileKind::Directory {
                 self.set_parent(ino, lost)?;
+            }
+            // Kernels open no file with the mark of a value.
+            if checker.seen.get(ino).is_some_and(|seen| seen.is_value) {
+                self.change(ino, |it| it.set_flag(flags::EA_INODE, false))?;
             }
             names.push(NewName { ino, kind, name });
         }

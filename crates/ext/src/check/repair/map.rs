@@ -12,10 +12,12 @@ use crate::encode::mapping::{
 use crate::encode::rewrite::seal_extent_block;
 use crate::ondisk::{flags, special};
 use crate::reserved::OwnFile;
+use crate::superblock::Super;
 use seekless_fs::field::{index, wide};
 use seekless_fs::plan::{Placed, Run};
 use seekless_fs::{FileKind, FsError, Location};
 use seekless_units::{BlockNo, Extent, GroupNo, Ino, Lbn};
+use std::collections::HashSet;
 
 impl Work<'_> {
     /// Whether a block was claimed twice.
@@ -24,16 +26,22 @@ impl Work<'_> {
         clusters.any(|at| self.checker.twice.get(index(at)) || self.checker.fixed.get(index(at)))
     }
 
-    /// Takes a block of the volume; `None` when none is free.
+    /// Takes a block of the volume, with bigalloc the first of a cluster; `None` when none is free.
     pub(super) fn take_block(&mut self) -> Option<BlockNo> {
-        self.space.block(self.checker)
+        self.space.cluster(self.checker)
     }
 
-    /// Takes `count` blocks; none if fewer are free.
+    /// Takes the first `count` blocks of a file; none if fewer are free. With bigalloc, blocks of a
+    /// file lie in a cluster as they lie in the file.
     pub(super) fn take_blocks(&mut self, count: u64) -> Option<Vec<BlockNo>> {
-        let mut blocks = Vec::new();
-        for _ in 0..count {
-            match self.take_block() {
+        let ratio = u64::from(self.checker.sb().cluster_ratio);
+        let mut blocks: Vec<BlockNo> = Vec::new();
+        for lbn in 0..count {
+            let next = match blocks.last() {
+                Some(&last) if !lbn.is_multiple_of(ratio) => Some(last + 1),
+                _ => self.take_block(),
+            };
+            match next {
                 Some(block) => blocks.push(block),
                 None => {
                     self.give_blocks(&blocks);
@@ -44,10 +52,13 @@ impl Work<'_> {
         Some(blocks)
     }
 
-    /// Gives blocks back: nothing leads to them.
+    /// Gives blocks with all of their clusters back: nothing leads to them.
     pub(super) fn give_blocks(&mut self, blocks: &[BlockNo]) {
+        let sb = self.checker.sb();
+        let ratio = u64::from(sb.cluster_ratio);
         for &block in blocks {
-            self.space.give(Extent::new(block, 1));
+            let first = BlockNo::new(block.get() / ratio * ratio);
+            self.space.give(sb, Extent::new(first, ratio));
         }
     }
 
@@ -69,25 +80,36 @@ impl Work<'_> {
         // A directory has neither holes nor blocks that were never written.
         let is_dir = old.kind() == Some(FileKind::Directory);
         let mut next = Lbn::ZERO;
+        for piece in &mut found.pieces {
+            piece.unwritten &= !is_dir;
+            let run = &mut piece.placed;
+            run.lbn = if is_dir { next } else { run.lbn };
+            next = run.lbn + run.extent.len;
+        }
+        let moved = self.clusters_to_move(&found.pieces);
+        let ratio = u64::from(volume.sb.cluster_ratio);
+        let mut copy = None;
         let mut pieces: Vec<Piece> = Vec::new();
         for piece in found.pieces {
-            let piece = Piece { unwritten: piece.unwritten && !is_dir, ..piece };
             let Placed { lbn, extent } = piece.placed;
-            let lbn = if is_dir { next } else { lbn };
-            next = lbn + extent.len;
             for n in 0..extent.len {
-                let block = extent.start + n;
+                let (lbn, block) = (lbn + n, extent.start + n);
                 if is_bad_list && primary.iter().any(|run| run.overlaps(Extent::new(block, 1))) {
                     continue;
                 }
+                let cluster = lbn.get() / ratio;
                 let mut at = block;
-                if !is_bad_list && self.checker.twice.get(index(block.get())) {
-                    let Some(copy) = self.copy_block(block)? else {
-                        return self.sacrifice(ino, block);
+                if !is_bad_list && moved.contains(&cluster) {
+                    let start = match copy {
+                        Some((of, start)) if of == cluster => Some(start),
+                        _ => self.take_block(),
                     };
-                    at = copy;
+                    let Some(start) = start else { return self.sacrifice(ino, block) };
+                    copy = Some((cluster, start));
+                    at = start + lbn.get() % ratio;
+                    self.copy_block(block, at)?;
                 }
-                let placed = Placed { lbn: lbn + n, extent: Extent::new(at, 1) };
+                let placed = Placed { lbn, extent: Extent::new(at, 1) };
                 push(&mut pieces, Piece { placed, unwritten: piece.unwritten });
             }
         }
@@ -119,7 +141,7 @@ impl Work<'_> {
             if !checker.volume.maps().has_blocks(&inode) {
                 continue;
             }
-            if salvage(&checker.volume, &inode)?.has(block) {
+            if salvage(&checker.volume, &inode)?.has_part_of(&checker.volume.sb, block) {
                 self.change(other, InodeMut::clear)?;
                 return Ok(true);
             }
@@ -139,16 +161,35 @@ impl Work<'_> {
             return Ok(None);
         }
         let inode = volume.inodes().read(ino)?;
-        Ok(salvage(volume, &inode)?.has(block).then_some(ino))
+        Ok(salvage(volume, &inode)?.has_part_of(&volume.sb, block).then_some(ino))
     }
 
-    fn copy_block(&mut self, block: BlockNo) -> Result<Option<BlockNo>, FsError> {
-        let Some(copy) = self.take_block() else { return Ok(None) };
-        debug_assert_ne!(copy, block, "a block in use is not free");
+    /// The logical clusters of a file whose blocks are copied: something else has the physical one,
+    /// or blocks lie in it otherwise than in the file.
+    fn clusters_to_move(&self, pieces: &[Piece]) -> HashSet<u64> {
+        let ratio = u64::from(self.checker.sb().cluster_ratio);
+        let mut moved = HashSet::new();
+        let mut last = None;
+        for Placed { lbn, extent } in pieces.iter().map(|piece| piece.placed) {
+            for n in 0..extent.len {
+                let (lbn, block) = ((lbn + n).get(), (extent.start + n).get());
+                let (logical, physical) = (lbn / ratio, block / ratio);
+                let is_beside = last.is_none_or(|(of, at)| of != logical || at == physical);
+                let is_in_line = lbn % ratio == block % ratio;
+                if self.checker.twice.get(index(physical)) || !is_in_line || !is_beside {
+                    moved.insert(logical);
+                }
+                last = Some((logical, physical));
+            }
+        }
+        moved
+    }
+
+    fn copy_block(&mut self, from: BlockNo, to: BlockNo) -> Result<(), FsError> {
+        debug_assert_ne!(from, to, "a block in use is not free");
         let sb = self.checker.sb();
-        let bytes = self.disk.read(byte_of(sb, block), index(sb.block_size))?;
-        self.disk.put(byte_of(sb, copy), &bytes)?;
-        Ok(Some(copy))
+        let bytes = self.disk.read(byte_of(sb, from), index(sb.block_size))?;
+        self.disk.put(byte_of(sb, to), &bytes)
     }
 
     /// Gives an inode in memory a map of these pieces, and writes its blocks to the disk; whether
@@ -175,6 +216,10 @@ impl Work<'_> {
                 None => return Ok(false),
             }
         }
+        debug_assert!(
+            blocks.iter().all(|block| block.get().is_multiple_of(u64::from(sb.cluster_ratio))),
+            "a cluster has one block of a map"
+        );
         let mut given = blocks.into_iter();
         let made = if has_extents {
             let seed = sb.has_metadata_csum().then(|| inode.seed(&self.checker.volume));
@@ -193,11 +238,11 @@ impl Work<'_> {
         }
         self.disk.flush()?;
         inode.set_map(map.i_block);
-        let data = pieces.iter().map(|piece| piece.placed.extent.len);
         let has_attributes =
             inode.core().i_file_acl_lo.get() != 0 || inode.core().i_file_acl_high.get() != 0;
-        let blocks = data.sum::<u64>() + needed + u64::from(has_attributes);
-        inode.set_sectors(blocks * u64::from(size >> 9));
+        let runs = pieces.iter().map(|piece| piece.placed.extent);
+        let clusters = count_clusters(sb, runs) + needed + u64::from(has_attributes);
+        inode.set_sectors(clusters * sectors_per_cluster(sb));
         Ok(true)
     }
 
@@ -215,6 +260,21 @@ impl Work<'_> {
         }
         Ok(())
     }
+}
+
+/// Sectors in a cluster, in which `i_blocks` counts.
+pub(super) fn sectors_per_cluster(sb: &Super) -> u64 {
+    u64::from(sb.block_size >> 9) * u64::from(sb.cluster_ratio)
+}
+
+/// The clusters of runs in the order of a file; neighbours may share one.
+pub(super) fn count_clusters(sb: &Super, runs: impl Iterator<Item = Extent>) -> u64 {
+    let (mut count, mut last) = (0u64, None);
+    for cluster in runs.flat_map(|run| sb.clusters_of(run)) {
+        count += u64::from(sb.cluster_ratio == 1 || last != Some(cluster));
+        last = Some(cluster);
+    }
+    count
 }
 
 /// Adds a piece of one block, joined to the last where they touch.

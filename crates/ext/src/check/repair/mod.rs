@@ -63,9 +63,8 @@ const MENDED_LAST: [&Problem; 14] = [
     problems::ATTRIBUTES_COUNT,
 ];
 
-/// `s_feature_ro_compat` of volumes that are written. Of the others: `quota` and `project` have
-/// sums of the space used, `bigalloc` has clusters, with `shared_blocks` blocks belong to several
-/// files, `verity` files have a seal.
+/// `s_feature_ro_compat` of volumes that are written. Of the others: with `shared_blocks` blocks
+/// belong to several files, `verity` files have a seal.
 const WRITABLE: u32 = ro_compat::SPARSE_SUPER
     | ro_compat::LARGE_FILE
     | ro_compat::BTREE_DIR
@@ -74,12 +73,14 @@ const WRITABLE: u32 = ro_compat::SPARSE_SUPER
     | ro_compat::DIR_NLINK
     | ro_compat::EXTRA_ISIZE
     | ro_compat::METADATA_CSUM
+    | ro_compat::BIGALLOC
+    | ro_compat::QUOTA
     | ro_compat::PROJECT
     | ro_compat::ORPHAN_PRESENT;
 
-/// `s_feature_incompat` of volumes that are read, but not written: attributes in inodes of their
-/// own, and protection against multiple mounts, by which a repair would have to claim the volume.
-const NOT_WRITABLE: u32 = incompat::EA_INODE | incompat::MMP;
+/// `s_feature_incompat` of volumes that are read, but not written: protection against multiple
+/// mounts, by which a repair would have to claim the volume.
+const NOT_WRITABLE: u32 = incompat::MMP;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
@@ -415,10 +416,14 @@ impl Work<'_> {
             Fix::Root => return self.make_root(),
             Fix::Connect(ino) => return self.connect(&[ino]),
             Fix::LostFound => return self.connect(&[]),
+            Fix::QuotaFile(ino) => return self.write_quotas(ino),
             Fix::Links(ino, links) => {
                 self.change(ino, |it| it.core_mut().i_links_count = links.into())?;
             }
             Fix::Shares(block, count) => AttributeRepair::of(self).set_shares(block, count)?,
+            Fix::ValueShares(ino, count) => self.change(ino, |it| it.set_value_count(count))?,
+            Fix::MarkValue(ino) => self.change(ino, |it| it.set_flag(flags::EA_INODE, true))?,
+            Fix::Times(ino) => self.change(ino, InodeMut::clear_late_times)?,
             Fix::Group(number) => groups::put(self.checker, self.disk, number)?,
         }
         Ok(true)

@@ -110,9 +110,8 @@ impl<'w, 'a> OrphanRepair<'w, 'a> {
         }
         // The new map may take released blocks: nobody reads those any more.
         for run in &gone {
-            if (run.start.get()..run.end().get()).all(|at| !self.work.checker.twice.get(index(at)))
-            {
-                self.work.space.give(*run);
+            if volume.sb.clusters_of(*run).all(|at| !self.work.checker.twice.get(index(at))) {
+                self.work.space.give(&volume.sb, *run);
             }
         }
         if !self.work.put_map(inode, &found.pieces)? {

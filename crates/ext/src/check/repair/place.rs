@@ -31,8 +31,8 @@ pub(super) fn place(
     let own = volume.sb.group_blocks(number);
     let is_any = volume.sb.has_incompat(incompat::FLEX_BG);
     let found = space.unmarked_in(checker, own);
-    let found = found.or_else(|| if is_any { space.block(checker) } else { None });
-    let Some(new) = found.or_else(|| space.block_in(own)) else { return Ok(false) };
+    let found = found.or_else(|| if is_any { space.cluster(checker) } else { None });
+    let Some(new) = found.or_else(|| space.cluster_in(&volume.sb, own)) else { return Ok(false) };
     // The check after this one tells the bits that are to be cleared.
     disk.put(byte_of(&volume.sb, new), &vec![0xFF; volume.block_len()])?;
     disk.flush()?;

@@ -1,12 +1,16 @@
-//! The resize inode, written as it was made.
+//! Files of the volume's own: the resize inode, written as it was made, and quota files, with the
+//! usage that the check counted.
 
 use super::Work;
 use super::inode::InodeMut;
+use super::map::contiguous;
 use super::superblock::{byte_of, time};
 use crate::check::checker::Checker;
 use crate::encode::resize::ResizeMap;
 use crate::indirect;
-use crate::ondisk::{I_BLOCK_DOUBLE, IBlock};
+use crate::ondisk::{I_BLOCK_DOUBLE, IBlock, flags, incompat};
+use crate::quota;
+use seekless_fs::field::{index, wide};
 use seekless_fs::{FsError, Location};
 use seekless_units::{BlockNo, GroupNo, Ino};
 
@@ -43,6 +47,10 @@ impl Work<'_> {
     /// Errors of the device.
     pub(super) fn restore_resize(&mut self, ino: Ino) -> Result<bool, FsError> {
         let volume = &self.checker.volume;
+        // It lists blocks, which are parts of clusters.
+        if volume.sb.cluster_ratio > 1 {
+            return Ok(false);
+        }
         let map = self.checker.resize_map();
         let place = Location::of("resize inode").in_inode(ino);
         let old = volume.inodes().read(ino).map(|inode| indirect::double_block(&inode));
@@ -77,6 +85,44 @@ impl Work<'_> {
             inode.set_map(i_block);
             inode.set_sectors(map.count() * (size >> 9));
         })?;
+        Ok(true)
+    }
+
+    /// Writes a quota file to free blocks, with the limits that can be read in the old one; whether
+    /// there was room.
+    ///
+    /// # Errors
+    /// Errors of the device.
+    pub(super) fn write_quotas(&mut self, ino: Ino) -> Result<bool, FsError> {
+        let checker = self.checker;
+        let Some((kind, _)) = quota::files(checker.sb()).find(|(_, file)| *file == ino) else {
+            return Ok(false);
+        };
+        let old = match quota::read_file(&checker.volume, kind, ino) {
+            Err(FsError::Corrupt { .. }) => quota::QuotaContents::default(),
+            old => old?,
+        };
+        let sb = checker.sb();
+        let Some(usage) = checker.usage.get(kind) else { return Ok(false) };
+        let mut bytes = quota::encode(kind, &old, usage);
+        let len = wide(bytes.len());
+        let size = u64::from(sb.block_size);
+        bytes.resize(index(len.next_multiple_of(size)), 0);
+        let count = len.div_ceil(size);
+        let Some(blocks) = self.take_blocks(count) else { return Ok(false) };
+        for (&block, chunk) in blocks.iter().zip(bytes.chunks(index(size))) {
+            self.disk.put(byte_of(sb, block), chunk)?;
+        }
+        let mut inode = InodeMut::read(&checker.volume, self.disk, ino)?;
+        inode.begin(MODE, sb.raw.s_want_extra_isize.get(), time(sb));
+        inode.core_mut().i_links_count = 1.into();
+        let extents = if sb.has_incompat(incompat::EXTENTS) { flags::EXTENTS } else { 0 };
+        inode.core_mut().i_flags = (extents | flags::IMMUTABLE).into();
+        if !self.put_map(&mut inode, &contiguous(&blocks))? {
+            return Ok(false);
+        }
+        inode.set_len(len);
+        inode.write(&checker.volume, self.disk)?;
         Ok(true)
     }
 }

@@ -1,17 +1,20 @@
-//! Free space, by the findings of the check. Blocks that the bitmaps mark as used come last.
+//! Free space, by the findings of the check. Clusters that the bitmaps mark as used come last.
 
 use crate::check::checker::Checker;
+use crate::superblock::Super;
 use seekless_fs::bits::Bits;
 use seekless_fs::field::index;
 use seekless_units::{BlockNo, Extent, GroupNo};
+use std::ops::Range;
 
-/// Blocks that a repair allocates: those found unused. A crash may leave them unmarked in a bitmap.
+/// Clusters that a repair allocates: those found unused. A crash may leave them unmarked in a bitmap.
+/// Without bigalloc a cluster is a block.
 pub(super) struct Space {
     used: Bits,
-    /// Blocks that the bitmaps on the disk mark as used, once one is asked for. An inode whose
+    /// Clusters that the bitmaps on the disk mark as used, once one is asked for. An inode whose
     /// mode or size is yet to be mended has claimed none of its blocks, and they are marked.
     marked: Option<Bits>,
-    /// The first block that was not looked at, among those that are not marked.
+    /// The first cluster that was not looked at, among those that are not marked.
     next: u64,
     /// The same, of all.
     next_marked: u64,
@@ -22,70 +25,86 @@ impl Space {
         Self { used, marked: None, next: 0, next_marked: 0 }
     }
 
-    /// Takes a block of the volume: one that is not marked as used, if there is one; `None` when
-    /// none is free.
-    pub(super) fn block(&mut self, checker: &Checker) -> Option<BlockNo> {
-        let sb = checker.sb();
-        let marked = self.marked.get_or_insert_with(|| marked_blocks(checker));
-        let mut at = self.next.max(sb.first_block.get());
-        while at < sb.blocks {
-            let block = at;
+    /// Takes a cluster of the volume: one that is not marked as used, if there is one; `None` when
+    /// none is free. Returns its first block.
+    pub(super) fn cluster(&mut self, checker: &Checker) -> Option<BlockNo> {
+        let all = clusters_in(checker.sb(), whole(checker.sb()));
+        let marked = self.marked.get_or_insert_with(|| marked_clusters(checker));
+        let mut at = self.next.max(all.start);
+        while at < all.end {
+            let cluster = at;
             at += 1;
-            if !marked.get(index(block)) && self.used.set(index(block)) {
+            if !marked.get(index(cluster)) && self.used.set(index(cluster)) {
                 self.next = at;
-                return Some(BlockNo::new(block));
+                return Some(first_block(checker.sb(), cluster));
             }
         }
         self.next = at;
-        at = self.next_marked.max(sb.first_block.get());
-        while at < sb.blocks {
-            let block = at;
+        at = self.next_marked.max(all.start);
+        while at < all.end {
+            let cluster = at;
             at += 1;
-            if self.used.set(index(block)) {
+            if self.used.set(index(cluster)) {
                 self.next_marked = at;
-                return Some(BlockNo::new(block));
+                return Some(first_block(checker.sb(), cluster));
             }
         }
         self.next_marked = at;
         None
     }
 
-    /// Takes the first block of a run that is not marked as used.
+    /// Takes the first cluster of a run that is not marked as used; returns its first block.
     pub(super) fn unmarked_in(&mut self, checker: &Checker, run: Extent) -> Option<BlockNo> {
-        let marked = self.marked.get_or_insert_with(|| marked_blocks(checker));
-        let mut blocks = run.start.get()..run.end().get();
-        let found = blocks.find(|&at| !marked.get(index(at)) && self.used.set(index(at)))?;
-        Some(BlockNo::new(found))
+        let marked = self.marked.get_or_insert_with(|| marked_clusters(checker));
+        let mut clusters = clusters_in(checker.sb(), run);
+        let found = clusters.find(|&at| !marked.get(index(at)) && self.used.set(index(at)))?;
+        Some(first_block(checker.sb(), found))
     }
 
-    /// Takes the first block of a run, also one that a bitmap marks as used.
-    pub(super) fn block_in(&mut self, run: Extent) -> Option<BlockNo> {
-        let mut blocks = run.start.get()..run.end().get();
-        blocks.find(|&at| self.used.set(index(at))).map(BlockNo::new)
+    /// Takes the first cluster of a run, also one that a bitmap marks as used; returns its first
+    /// block.
+    pub(super) fn cluster_in(&mut self, sb: &Super, run: Extent) -> Option<BlockNo> {
+        let found = clusters_in(sb, run).find(|&at| self.used.set(index(at)))?;
+        Some(first_block(sb, found))
     }
 
-    /// Gives a run back: nothing leads to it.
-    pub(super) fn give(&mut self, run: Extent) {
-        for at in run.start.get()..run.end().get() {
+    /// Gives the clusters that lie in a run back: nothing leads to them.
+    pub(super) fn give(&mut self, sb: &Super, run: Extent) {
+        for at in clusters_in(sb, run) {
             self.used.clear(index(at));
+            self.next = self.next.min(at);
+            self.next_marked = self.next_marked.min(at);
         }
-        self.next = self.next.min(run.start.get());
-        self.next_marked = self.next_marked.min(run.start.get());
     }
 }
 
-/// The blocks that readable bitmaps mark as used.
-fn marked_blocks(checker: &Checker) -> Bits {
+/// All blocks of a volume.
+fn whole(sb: &Super) -> Extent {
+    Extent::new(sb.first_block, sb.blocks - sb.first_block.get())
+}
+
+/// The clusters all of whose blocks lie in a run.
+fn clusters_in(sb: &Super, run: Extent) -> Range<u64> {
+    let ratio = u64::from(sb.cluster_ratio);
+    run.start.get().div_ceil(ratio)..run.end().get() / ratio
+}
+
+fn first_block(sb: &Super, cluster: u64) -> BlockNo {
+    BlockNo::new(cluster * u64::from(sb.cluster_ratio))
+}
+
+/// The clusters that readable bitmaps mark as used.
+fn marked_clusters(checker: &Checker) -> Bits {
     let volume = &checker.volume;
-    let mut marked = Bits::new(index(volume.sb.blocks));
+    let mut marked = Bits::new(index(volume.sb.clusters()));
     for number in (0..volume.sb.groups).map(GroupNo::new) {
         let Ok(group) = volume.descriptors().read(number) else { continue };
-        let blocks = volume.sb.group_blocks(number);
-        // No bitmap tells which blocks are free.
+        let clusters = volume.sb.clusters_of(volume.sb.group_blocks(number));
+        // No bitmap tells which ones are free.
         if checker.lost_block_bitmaps.contains(&number) {
-            for at in blocks.start.get()..blocks.end().get() {
+            clusters.for_each(|at| {
                 marked.set(index(at));
-            }
+            });
             continue;
         }
         if group.block_uninit() {
@@ -93,10 +112,10 @@ fn marked_blocks(checker: &Checker) -> Bits {
         }
         // An unreadable bitmap marks nothing.
         let Ok(bitmap) = volume.bitmaps().blocks(&group) else { continue };
-        for bit in 0..blocks.len {
+        for (bit, at) in (0u64..).zip(clusters) {
             let byte = bitmap.get(index(bit >> 3)).copied().unwrap_or_default();
             if byte & (1 << (bit & 7)) != 0 {
-                marked.set(index(blocks.start.get() + bit));
+                marked.set(index(at));
             }
         }
     }

@@ -89,9 +89,9 @@ fn mend(checker: &Checker, raw: &mut Superblock) {
                 raw.s_feature_incompat = bits.into();
             }
             "s_desc_size" => raw.s_desc_size = sb.desc_size.into(),
-            "s_usr_quota_inum" => raw.s_usr_quota_inum = 0.into(),
-            "s_grp_quota_inum" => raw.s_grp_quota_inum = 0.into(),
-            "s_prj_quota_inum" => raw.s_prj_quota_inum = 0.into(),
+            "s_usr_quota_inum" => raw.s_usr_quota_inum = checker.quota_number(0).into(),
+            "s_grp_quota_inum" => raw.s_grp_quota_inum = checker.quota_number(1).into(),
+            "s_prj_quota_inum" => raw.s_prj_quota_inum = checker.quota_number(2).into(),
             "s_min_extra_isize" => raw.s_min_extra_isize = INODE_EXTRA_SIZE.into(),
             "s_want_extra_isize" => raw.s_want_extra_isize = INODE_EXTRA_SIZE.into(),
             "s_journal_uuid" => raw.s_journal_uuid = [0; 16],

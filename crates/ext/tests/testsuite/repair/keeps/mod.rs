@@ -4,6 +4,7 @@
 mod appended;
 mod damage;
 mod extents;
+mod features;
 mod fields;
 mod named;
 mod tree;
@@ -53,6 +54,16 @@ fn sound(name: &str) -> Sound {
 
 /// Makes a volume of a tree with mke2fs; `None` if that refuses.
 fn make(options: &[&str], source: &Path, size: &str) -> Option<Sound> {
+    let bytes = bytes_made(options, source, size)?;
+    let image = Scratch::new("keeps-made");
+    put(image.path(), &bytes);
+    assert_eq!(findings(image.path()), None, "{options:?}");
+    let tree = Tree::read(&bytes).expect("a sound volume");
+    Some(Sound { bytes, tree })
+}
+
+/// A volume of a tree as mke2fs makes it; `None` if that refuses.
+fn bytes_made(options: &[&str], source: &Path, size: &str) -> Option<Vec<u8>> {
     let image = Scratch::new("keeps-image");
     let made = Command::new("mke2fs")
         .args(["-q", "-F", "-b", "1024", "-U", "6d9b3cbc-94f3-4b4e-8a4f-3d0b9a7a9f10"])
@@ -69,10 +80,7 @@ fn make(options: &[&str], source: &Path, size: &str) -> Option<Sound> {
     if !made.status.success() {
         return None;
     }
-    let bytes = fs::read(image.path()).expect("image");
-    assert_eq!(findings(image.path()), None, "{options:?}");
-    let tree = Tree::read(&bytes).expect("a sound volume");
-    Some(Sound { bytes, tree })
+    Some(fs::read(image.path()).expect("image"))
 }
 
 /// An image as e2fsck repairs it; `None` where it gives up.
