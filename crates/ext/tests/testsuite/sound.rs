@@ -280,8 +280,10 @@ fn fields_of_reserved_inodes_that_are_wrong() {
             let said = run("e2fsck", &["-fn", &image]);
             let text = String::from_utf8_lossy(&said.stdout);
             assert!(!said.status.success() || text.contains("? no"), "{field}: {text}");
-            let codes: Vec<&str> =
-                check(&image).findings.iter().map(|found| found.code()).collect();
+            let report = check(&image);
+            // A quota file that is no file has no usage either.
+            let codes = report.findings.iter().map(|found| found.code());
+            let codes: Vec<&str> = codes.filter(|code| !code.starts_with("quota.")).collect();
             assert_eq!(codes, ["inode.reserved"], "{field}");
         }
     }
