@@ -479,10 +479,10 @@ fn inode_tables_are_left_as_they_are() {
         let bytes = fs::read(path).expect("read");
         bytes[first as usize * 1024..][..8 * 1024].to_vec()
     };
-    let unrepaired = |path: &Path| {
+    let ends = |path: &Path, outcome: Outcome| {
         let device = Arc::new(FileDevice::open_locked(path).expect("open"));
         let repaired = seekless_ext::repair(device).expect("repair");
-        assert_eq!(repaired.outcome, Outcome::Left, "{:?}", repaired.report.findings);
+        assert_eq!(repaired.outcome, outcome, "{:?}", repaired.report.findings);
     };
     for options in
         [&["-t", "ext2", "-O", "^resize_inode"][..], &["-t", "ext4", "-O", "^has_journal"]]
@@ -495,7 +495,7 @@ fn inode_tables_are_left_as_they_are() {
         let codes: Vec<&str> = check(&path).findings.iter().map(|it| it.code()).collect();
         assert!(codes.contains(&"group.head"), "{codes:?}");
         let before = table(&path, first);
-        unrepaired(&path);
+        ends(&path, Outcome::Left);
         assert!(table(&path, first) == before, "{options:?}");
     }
     for options in [&["-t", "ext2", "-O", "none"][..], &["-t", "ext3", "-O", "has_journal"]] {
@@ -504,7 +504,8 @@ fn inode_tables_are_left_as_they_are() {
         for at in [first, first + 1, first + 7] {
             let path = base.damaged(&Debugfs(format!("set_bg 0 block_bitmap {at}").leak()));
             let before = table(&path, first);
-            unrepaired(&path);
+            // The bitmap is put elsewhere.
+            ends(&path, Outcome::Corrected);
             assert!(table(&path, first) == before, "{options:?}: {at}");
         }
     }
