@@ -2,7 +2,9 @@
 
 use crate::checksum::crc32c;
 use crate::group::Group;
-use crate::ondisk::{INODE_CORE_SIZE, InodeCore, InodeExtra, compat, flags, incompat, ro_compat};
+use crate::ondisk::{
+    INODE_CORE_SIZE, InodeCore, InodeExtra, XATTR_MAGIC, compat, flags, incompat, ro_compat,
+};
 use crate::volume::Volume;
 use seekless_fs::field::{index, invalid, le32, parse, range, slice, truncated, wide};
 use seekless_fs::read_cache::Block;
@@ -12,9 +14,9 @@ use std::mem::offset_of;
 
 /// The offset of the low half of the checksum.
 pub(crate) const CHECKSUM_LO_AT: usize = offset_of!(InodeCore, i_checksum_lo);
-/// The offset of the high half, from the inode's start.
 /// Bits of seconds in the `_extra` fields of times.
 pub(crate) const EPOCH_BITS: u32 = 3;
+/// The offset of the high half, from the inode's start.
 pub(crate) const CHECKSUM_HI_AT: usize = INODE_CORE_SIZE + offset_of!(InodeExtra, i_checksum_hi);
 /// The first bytes of an inode, which contain both fields of its checksum.
 const SUMMED: usize = 256;
@@ -341,6 +343,25 @@ impl<'a> Inodes<'a> {
     }
 }
 
+/// Where the `_extra` fields of times after the year 2310 lie behind an [`InodeCore`]: the seconds are
+/// negative, with both bits of epoch. Attributes may begin in the place of these fields.
+pub(crate) fn late_times(core: &InodeCore, fields: &[u8]) -> Vec<usize> {
+    let size = fields.first_chunk().map_or(0, |size| usize::from(u16::from_le_bytes(*size)));
+    let end = if le32(fields, size) == Some(XATTR_MAGIC) { size } else { fields.len() };
+    let crtime = le32(fields, offset_of!(InodeExtra, i_crtime)).unwrap_or(0);
+    let times = [
+        (core.i_atime.get(), offset_of!(InodeExtra, i_atime_extra)),
+        (core.i_ctime.get(), offset_of!(InodeExtra, i_ctime_extra)),
+        (core.i_mtime.get(), offset_of!(InodeExtra, i_mtime_extra)),
+        (crtime, offset_of!(InodeExtra, i_crtime_extra)),
+    ];
+    let is_late = |&(secs, at): &(u32, usize)| {
+        let extra = le32(fields, at).filter(|_| at + size_of::<u32>() <= end);
+        secs.cast_signed() < 0 && extra.is_some_and(|it| it & EPOCH_BITS == EPOCH_BITS)
+    };
+    times.into_iter().filter(is_late).map(|(_, at)| at).collect()
+}
+
 impl Inode {
     /// All bytes of the inode.
     pub(crate) fn raw(&self) -> &[u8] {
@@ -372,24 +393,11 @@ impl Inode {
         self.raw().get(start..).unwrap_or_default()
     }
 
-    /// Whether a time is after the year 2310: its seconds are negative, with both bits of epoch.
-    /// Looked at for any `i_extra_isize` behind which attributes may begin.
+    /// Whether a time is after the year 2310, in an inode behind whose fields attributes may begin.
     pub(crate) fn has_late_times(&self) -> bool {
-        let room = self.raw().len().saturating_sub(INODE_CORE_SIZE + size_of::<u32>());
-        let is_asked = index(self.extra.i_extra_isize.get()) < room;
-        let extra: Option<InodeExtra> = parse(self.raw(), INODE_CORE_SIZE);
-        let Some(extra) = extra.filter(|_| is_asked) else { return false };
-        let core = &self.core;
-        let times = [
-            (core.i_atime.get(), extra.i_atime_extra.get()),
-            (core.i_ctime.get(), extra.i_ctime_extra.get()),
-            (core.i_mtime.get(), extra.i_mtime_extra.get()),
-            (extra.i_crtime.get(), extra.i_crtime_extra.get()),
-        ];
-        let is_late = |&(secs, extra): &(u32, u32)| {
-            secs.cast_signed() < 0 && extra & EPOCH_BITS == EPOCH_BITS
-        };
-        times.iter().any(is_late)
+        let fields = self.raw().get(INODE_CORE_SIZE..).unwrap_or_default();
+        let size = index(self.extra.i_extra_isize.get());
+        size + size_of::<u32>() < fields.len() && !late_times(&self.core, fields).is_empty()
     }
 
     /// Whether `i_extra_isize` covers a field of [`InodeExtra`].
@@ -448,4 +456,25 @@ fn parse_extra(bytes: &[u8], is_sized: bool, place: Location) -> Result<InodeExt
         *to = *from;
     }
     parse(&whole, 0).ok_or_else(|| truncated(place))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zerocopy::FromZeros;
+
+    /// Attributes that begin where a time could be are none.
+    #[test]
+    fn a_late_time_is_no_attribute() {
+        let before_1970 = u32::MAX.into();
+        let core = InodeCore { i_mtime: before_1970, ..InodeCore::new_zeroed() };
+        let mut fields = [0; 128];
+        let at = offset_of!(InodeExtra, i_mtime_extra);
+        (fields[0], fields[at]) = (4, 7);
+        assert_eq!(late_times(&core, &fields), [at]);
+        fields[4..8].copy_from_slice(&XATTR_MAGIC.to_le_bytes());
+        assert_eq!(late_times(&core, &fields), []);
+        fields[0] = 32;
+        assert_eq!(late_times(&core, &fields), [at]);
+    }
 }

@@ -539,6 +539,9 @@ pub(crate) struct XattrHeader {
     pub(crate) h_reserved: [U32; 3],
 }
 
+/// `i_mode` of the volume's own files: a regular file, read and written by root.
+pub(crate) const OWN_FILE_MODE: u16 = 0o100_600;
+
 /// `h_magic`, also the first word of attributes inside an inode.
 pub(crate) const XATTR_MAGIC: u32 = 0xEA02_0000;
 /// Most inodes that may share an attribute block.

@@ -124,9 +124,16 @@ fn read(volume: &Volume, inode: &Inode, kind: usize) -> Result<QuotaContents, Fs
         }
     }
     let found = QuotaContents { head, is_whole: true, entries: Vec::new() };
-    let mut walk = QuotaWalk { volume, inode, blocks, met: BTreeSet::new(), found };
+    let most = most_blocks(volume);
+    let mut walk = QuotaWalk { volume, inode, blocks, most, met: BTreeSet::new(), found };
     walk.node(ROOT, DEPTH)?;
     Ok(walk.found)
+}
+
+/// The most blocks of quota files that a volume has room for. A file with holes, or with the same
+/// blocks in several places, may be longer.
+fn most_blocks(volume: &Volume) -> usize {
+    index(volume.sb.blocks * u64::from(volume.sb.block_size) / BLOCK)
 }
 
 /// Whether an inode begins as a quota file of a kind.
@@ -144,6 +151,8 @@ struct QuotaWalk<'a> {
     volume: &'a Volume,
     inode: &'a Inode,
     blocks: u64,
+    /// How many of them are read at most.
+    most: usize,
     /// Blocks that were read, with the levels below: a hostile tree leads to each once.
     met: BTreeSet<(u32, u64)>,
     found: QuotaContents,
@@ -153,6 +162,10 @@ impl QuotaWalk<'_> {
     fn node(&mut self, number: u64, levels: u32) -> Result<(), FsError> {
         let is_new = self.met.insert((levels, number));
         if !is_new {
+            return Ok(());
+        }
+        if self.met.len() > self.most {
+            self.found.is_whole = false;
             return Ok(());
         }
         let mut bytes = vec![0; index(BLOCK)];
@@ -181,8 +194,22 @@ impl QuotaWalk<'_> {
 }
 
 /// The bytes of a quota file of a kind with this usage, and with the limits of an older one for ids
-/// that it has.
-pub(crate) fn encode(kind: usize, old: &QuotaContents, usage: &BTreeMap<u32, Usage>) -> Vec<u8> {
+/// that it has; `None` if the volume has no room for them.
+pub(crate) fn encode(
+    volume: &Volume,
+    kind: usize,
+    old: &QuotaContents,
+    usage: &BTreeMap<u32, Usage>,
+) -> Option<Vec<u8>> {
+    encode_within(most_blocks(volume), kind, old, usage)
+}
+
+fn encode_within(
+    most: usize,
+    kind: usize,
+    old: &QuotaContents,
+    usage: &BTreeMap<u32, Usage>,
+) -> Option<Vec<u8>> {
     let mut entries: BTreeMap<u32, QuotaEntry> = BTreeMap::new();
     for entry in &old.entries {
         entries.entry(entry.dqb_id.get()).or_insert(*entry);
@@ -200,6 +227,10 @@ pub(crate) fn encode(kind: usize, old: &QuotaContents, usage: &BTreeMap<u32, Usa
     let all: Vec<QuotaEntry> = entries.into_values().collect();
     for leaf in all.chunks(PER_LEAF) {
         last = tree.add_leaf(leaf);
+        // Ids that lie far apart need several blocks each.
+        if tree.blocks.len() > most {
+            return None;
+        }
     }
     let is_full = all.len().is_multiple_of(PER_LEAF);
     let grace = |seconds: u32| if seconds == 0 { GRACE } else { seconds };
@@ -214,7 +245,7 @@ pub(crate) fn encode(kind: usize, old: &QuotaContents, usage: &BTreeMap<u32, Usa
         dqi_free_entry: low32(if is_full { 0 } else { last }).into(),
     };
     tree.put(0, 0, head.as_bytes());
-    tree.blocks.concat()
+    Some(tree.blocks.concat())
 }
 
 fn set_usage(entry: &mut QuotaEntry, usage: Usage) {
@@ -291,7 +322,11 @@ mod tests {
         let ids = (0..40).map(|n| n * 7).chain([70_000, u32::MAX]);
         let usage: BTreeMap<u32, Usage> =
             ids.map(|id| (id, Usage { space: u64::from(id) * 512, inodes: 3 })).collect();
-        let bytes = encode(1, &QuotaContents::default(), &usage);
+        let old = QuotaContents::default();
+        let bytes = encode_within(1000, 1, &old, &usage).unwrap();
+        let most = bytes.len() / 1024;
+        assert!(encode_within(most, 1, &old, &usage).is_some());
+        assert_eq!(encode_within(most - 1, 1, &old, &usage), None, "no room for it");
         let head = QuotaHead::read_from_prefix(&bytes).unwrap().0;
         assert_eq!(head.dqh_magic.get(), MAGICS[1]);
         assert_eq!(u64::from(head.dqi_blocks.get()) * BLOCK, wide(bytes.len()));
@@ -319,7 +354,7 @@ mod tests {
             ..QuotaEntry::default()
         };
         let old = QuotaContents { entries: vec![limited], ..QuotaContents::default() };
-        let bytes = encode(0, &old, &BTreeMap::new());
+        let bytes = encode_within(1000, 0, &old, &BTreeMap::new()).unwrap();
         // Behind the head and the root.
         let leaf = 2 * 1024;
         let entry = QuotaEntry::read_from_prefix(&bytes[leaf + 16..]).unwrap().0;

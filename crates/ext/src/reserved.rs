@@ -18,6 +18,11 @@ pub(crate) enum OwnFile {
 }
 
 impl OwnFile {
+    /// Whether it has the usage of users, groups or projects.
+    pub(crate) const fn is_quota(self) -> bool {
+        matches!(self, Self::UserQuota | Self::GroupQuota | Self::ProjectQuota)
+    }
+
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Journal => "the journal",

@@ -296,6 +296,8 @@ impl Checker {
         };
         self.seen.contains(ino)
             || self.volume.sb.is_own(ino)
+            // e2fsck counts the inode of project quotas without the feature too.
+            || (self.volume.sb.raw.s_prj_quota_inum.get() == ino.get() && is_scanned())
             || (self.is_unusable(ino) && is_scanned())
     }
 }

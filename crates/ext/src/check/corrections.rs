@@ -102,8 +102,8 @@ impl<'a> Planner<'a> {
         Ok(planner)
     }
 
-    /// Decides which of its names a directory keeps that was being moved: the first, or the one
-    /// that was an empty directory's, since there is always a file of that name.
+    /// Decides which of its names a directory keeps that was being moved: the one that the check
+    /// keeps, or the one that was an empty directory's, since there is always a file of that name.
     fn choose_names(&mut self) -> Result<(), FsError> {
         let checker = self.checker;
         let gone = self.deleted.iter().filter(|&&ino| checker.is_directory(ino));

@@ -4,7 +4,7 @@ use super::checker::Checker;
 use crate::features::Features;
 use crate::journal;
 use crate::ondisk::{
-    CHECKSUM_CRC32C, INODE_CORE_SIZE, compat, flags, incompat, ro_compat, special,
+    CHECKSUM_CRC32C, INODE_CORE_SIZE, OWN_FILE_MODE, compat, flags, incompat, ro_compat, special,
 };
 use crate::quota;
 use seekless_fs::{FileKind, Location};
@@ -123,14 +123,37 @@ impl Checker {
         let ordinary = special::FIRST_ORDINARY..=sb.raw.s_inodes_count.get();
         let reserved = [special::USER_QUOTA, special::GROUP_QUOTA];
         let number = number.get();
-        if number == 0 || reserved.contains(&number) {
+        if number == 0 {
+            return false;
+        }
+        if self.is_quota_of_others(kind, number) {
+            return true;
+        }
+        if reserved.contains(&number) {
             return false;
         }
         !ordinary.contains(&number) || self.is_other_file(kind, Ino::new(number))
     }
 
+    /// Whether the superblock has a number for several kinds of quotas, and its file is of another
+    /// one: by its contents, by its number, or else that of the first of them.
+    fn is_quota_of_others(&self, kind: usize, number: u32) -> bool {
+        let raw = &self.sb().raw;
+        let numbers = [raw.s_usr_quota_inum, raw.s_grp_quota_inum, raw.s_prj_quota_inum];
+        let mut kinds = (0..numbers.len())
+            .filter(|&it| numbers.get(it).is_some_and(|other| other.get() == number));
+        let reserved = [special::USER_QUOTA, special::GROUP_QUOTA];
+        let inode = self.volume.inodes().read(Ino::new(number));
+        let is_of = |kind| {
+            inode.as_ref().is_ok_and(|it| quota::has_magic(&self.volume, it, kind).unwrap_or(false))
+        };
+        let by_contents = kinds.clone().find(|&it| is_of(it));
+        let by_number = kinds.clone().find(|&it| reserved.get(it) == Some(&number));
+        by_contents.or(by_number).or_else(|| kinds.next()) != Some(kind)
+    }
+
     /// Whether an inode in use has the contents of something else than a quota file of a kind, and
-    /// not the flag of one.
+    /// not the flag and the mode of one, by which a damaged quota file is known.
     fn is_other_file(&self, kind: usize, ino: Ino) -> bool {
         let Ok(inode) = self.volume.inodes().read(ino) else { return false };
         // From a wrong place, any inode is another file.
@@ -141,7 +164,9 @@ impl Checker {
             is_table && inode.core.i_mode.get() != 0 && inode.core.i_links_count.get() != 0;
         let is_file = inode.kind() == Some(FileKind::Regular);
         let is_quota = is_file && quota::has_magic(&self.volume, &inode, kind).unwrap_or(false);
-        is_used && !is_quota && !inode.has_flag(flags::IMMUTABLE)
+        let is_marked =
+            inode.core.i_mode.get() == OWN_FILE_MODE && inode.has_flag(flags::IMMUTABLE);
+        is_used && !is_quota && !is_marked
     }
 
     /// The number that a quota file of a kind has where the superblock has an impossible one: the

@@ -48,7 +48,7 @@ pub(super) fn has_target_inside(core: &InodeCore) -> bool {
 }
 
 /// Whether blocks of a logical cluster lie in other places of their physical one, or in several
-/// (e2fsck, `has_unaligned_cluster_map`).
+/// (e2fsck, `has_unaligned_cluster_map`), or two logical ones lie in the same.
 fn is_misplaced(sb: &Super, map: &BlockMap) -> bool {
     let ratio = u64::from(sb.cluster_ratio);
     let is_in_line = |run: &Mapping| run.lbn.get() % ratio == run.extent.start.get() % ratio;
@@ -58,7 +58,7 @@ fn is_misplaced(sb: &Super, map: &BlockMap) -> bool {
             let is_same = !next.lbn.get().is_multiple_of(ratio)
                 && next.lbn.get() / ratio == (end.get() - 1) / ratio;
             let physical = (one.extent.end().get() - 1) / ratio;
-            !is_same || next.extent.start.get() / ratio == physical
+            is_same == (next.extent.start.get() / ratio == physical)
         }
         _ => true,
     };
@@ -381,8 +381,11 @@ impl InodePass<'_> {
         }
         let mut claims = Claims::default();
         for node in &map.index {
+            // A cluster with a node has nothing else.
+            claims.last = None;
             self.claim(Extent::new(node.block, 1), &mut claims);
         }
+        claims.last = None;
         for run in &map.runs {
             self.claim(run.extent, &mut claims);
         }

@@ -16,7 +16,7 @@ use crate::reserved::OwnFile;
 use seekless_fs::field;
 use seekless_fs::read_cache::Block;
 use seekless_fs::{Corruption, FileKind, FsError, Location};
-use seekless_units::{Ino, Lbn};
+use seekless_units::{ByteLen, Ino, Lbn};
 use std::collections::HashSet;
 use std::mem::offset_of;
 use std::ops::{Deref, Range};
@@ -506,6 +506,18 @@ impl NamePass<'_> {
         let is_dir = kind == FileKind::Directory;
         let has_name = || self.checker.seen.place_of(entry.ino).named_in.is_some();
         let second = is_dir && (is_root || entry.ino == spot.dir || has_name());
+        let first = self.checker.seen.place_of(entry.ino).named_in;
+        if let Some(first) = first.filter(|&first| second && self.is_misled(entry.ino, first, spot))
+        {
+            let what = "an additional name of a directory, whose `..` leads to another one";
+            let at = place(first.dir);
+            self.checker.found(problems::DIRECTORY_TWO_NAMES, what.to_string(), at);
+            self.checker.fix(Stage::Names, Fix::Remove(first));
+            self.checker.seen.place_mut(entry.ino).named_in = Some(spot);
+            self.checker.children.entry(spot.dir).or_default().push(entry.ino);
+            self.kind(spot, entry, kind);
+            return;
+        }
         if second {
             let what = format!("`{}` is an additional name of a directory", show(&entry.name));
             self.checker.found(problems::DIRECTORY_TWO_NAMES, what, place(spot.dir));
@@ -518,6 +530,26 @@ impl NamePass<'_> {
             self.checker.children.entry(spot.dir).or_default().push(entry.ino);
         }
         self.kind(spot, entry, kind);
+    }
+
+    /// Whether the `..` of a directory leads to the directory with its second name, and not to that
+    /// with its first.
+    fn is_misled(&self, ino: Ino, first: Spot, second: Spot) -> bool {
+        let volume = &self.checker.volume;
+        let is_ordinary = ino.get() != special::ROOT && ino != second.dir;
+        let Some(inode) = volume.inodes().read(ino).ok().filter(|_| is_ordinary) else {
+            return false;
+        };
+        if inode.has_flag(flags::INLINE_DATA) {
+            let parent = field::le32(&inode.core.i_block.0, 0).map(Ino::new);
+            return first.dir != second.dir && parent == Some(second.dir);
+        }
+        let mut head = [0; 2 * SHORTEST];
+        let is_read = volume.maps().read_mapped(&inode, ByteLen::new(0), &mut head).is_ok();
+        let (_, dot_dot) = head.split_at(SHORTEST);
+        let is_named = dot_dot.get(6) == Some(&2) && dot_dot.ends_with(b"..\0\0");
+        let parent = field::le32(dot_dot, 0).map(Ino::new).filter(|_| is_read && is_named);
+        first.dir != second.dir && parent == Some(second.dir)
     }
 
     /// Checks the file type of an entry: that of its inode, or none if it is older than the

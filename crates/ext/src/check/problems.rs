@@ -159,14 +159,14 @@ seekless_fs::problems! {
     }
     INODE_RESERVED = {
         code: "inode.reserved", phase: 1,
-        preen: Preen::Depends("for the journal, and for contents of one kept for a journal or quotas"),
+        preen: Preen::Depends("for the journal and quotas, and for contents of one kept for these"),
         text: "a reserved inode with an invalid mode, or with a length, blocks or flags that it \
                cannot have; one kept for a journal or quotas that the volume does not have, with \
                contents",
         question: Some("Clear or restore the inode?"),
         repair: "the resize inode is written again, the journal's is restored or a new journal \
-                 made, an orphan file is removed, others are cleared; the mode of others in use is \
-                 left",
+                 made, an orphan file is removed, a quota file gets its mode, others are cleared; \
+                 the mode of others in use is left",
     }
     INODE_PARTLY_CLEARED = {
         code: "inode.partly-cleared", phase: 1, preen: Preen::Repairs,
@@ -327,7 +327,7 @@ seekless_fs::problems! {
         code: "directory.two-names", phase: 2, preen: Preen::Stops,
         text: "an additional name of a directory",
         question: Some("Remove the name?"),
-        repair: "it is removed",
+        repair: "the name in the directory that `..` refers to is kept, or else the first name",
     }
     ENTRY_NAME = {
         code: "entry.name", phase: 2, preen: Preen::Stops,

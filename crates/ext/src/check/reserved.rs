@@ -61,8 +61,14 @@ impl InodePass<'_> {
             }
         }
         if let Some(what) = self.misuse(inode) {
-            let is_journal = self.checker.volume.sb.own_file(inode.ino) == Some(OwnFile::Journal);
-            self.checker.graded(is_journal, problems::INODE_RESERVED, what, place(inode.ino));
+            let own = self.checker.volume.sb.own_file(inode.ino);
+            let is_quota = own.is_some_and(OwnFile::is_quota);
+            let is_expected = own == Some(OwnFile::Journal) || is_quota;
+            if is_quota {
+                let fix = Fix::Kind(inode.ino, FileKind::Regular);
+                self.checker.fix(Stage::Inodes, fix);
+            }
+            self.checker.graded(is_expected, problems::INODE_RESERVED, what, place(inode.ino));
             if is_resize {
                 self.checker.fix(Stage::Inodes, Fix::ResizeInode(inode.ino));
             }

@@ -5,7 +5,7 @@
 use super::log::Log;
 use crate::extent;
 use crate::inode::Inode;
-use crate::ondisk::{IBlock, INODE_CORE_SIZE, InodeCore, flags};
+use crate::ondisk::{IBlock, INODE_CORE_SIZE, InodeCore, OWN_FILE_MODE, flags};
 use crate::part::Part;
 use crate::volume::Volume;
 use seekless_fs::{FileKind, FsError, Location};
@@ -14,8 +14,6 @@ use zerocopy::IntoBytes;
 
 /// `s_jnl_backup_type` of a superblock that has a copy of the journal's map.
 pub(crate) const BACKUP_BLOCKS: u8 = 1;
-/// `i_mode` of a journal's inode: a regular file, read and written by root.
-pub(crate) const INODE_MODE: u16 = 0o100_600;
 /// Words of `i_block`, in front of the two halves of the length.
 const MAP_WORDS: usize = 15;
 
@@ -92,7 +90,7 @@ fn by_copied_map(volume: &Volume, ino: Ino) -> Result<Option<Inode>, FsError> {
     let Some(copy) = copied_map(volume) else { return Ok(None) };
     let [low, high] = [copy.len, copy.len >> 32].map(seekless_fs::field::low32);
     let core = InodeCore {
-        i_mode: INODE_MODE.into(),
+        i_mode: OWN_FILE_MODE.into(),
         i_links_count: 1.into(),
         i_size_lo: low.into(),
         i_size_high: high.into(),

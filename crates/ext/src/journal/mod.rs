@@ -20,7 +20,7 @@ mod tags;
 mod write;
 
 pub(crate) use home::{note_recovered, recover_home, repair_home, write_home};
-pub(crate) use locate::{BACKUP_BLOCKS, INODE_MODE, copied_map, inode as locate};
+pub(crate) use locate::{BACKUP_BLOCKS, copied_map, inode as locate};
 pub use write::LogWriter;
 pub(crate) use write::{check_usable, note_abort};
 

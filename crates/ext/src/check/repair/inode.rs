@@ -1,7 +1,7 @@
 //! An inode changed in place.
 
 use crate::encode::rewrite::seal_inode;
-use crate::inode::EPOCH_BITS;
+use crate::inode::{EPOCH_BITS, late_times};
 use crate::ondisk::{IBlock, INODE_CORE_SIZE, InodeCore, InodeExtra, flags, ro_compat};
 use crate::volume::Volume;
 use seekless_fs::field::{index, low16, low32, truncated};
@@ -115,20 +115,12 @@ impl InodeMut {
 
     /// Clears the bits of epoch of times after the year 2310.
     pub(super) fn clear_late_times(&mut self) {
-        let Ok((mut extra, behind)) = InodeExtra::read_from_prefix(&self.rest) else { return };
-        let behind = behind.to_vec();
-        let times = [
-            (self.core.i_atime, &mut extra.i_atime_extra),
-            (self.core.i_ctime, &mut extra.i_ctime_extra),
-            (self.core.i_mtime, &mut extra.i_mtime_extra),
-            (extra.i_crtime, &mut extra.i_crtime_extra),
-        ];
-        for (secs, more) in times {
-            if secs.get().cast_signed() < 0 && more.get() & EPOCH_BITS == EPOCH_BITS {
-                *more = (more.get() & !EPOCH_BITS).into();
+        for at in late_times(&self.core, &self.rest) {
+            let slot = self.rest.get_mut(at..).and_then(<[u8]>::first_chunk_mut);
+            if let Some(slot) = slot {
+                *slot = (u32::from_le_bytes(*slot) & !EPOCH_BITS).to_le_bytes();
             }
         }
-        self.rest = [extra.as_bytes(), &behind].concat();
     }
 
     /// Sets its length, in bytes.

@@ -5,7 +5,7 @@ use super::inode::InodeMut;
 use super::map::{contiguous, count_clusters, sectors_per_cluster};
 use super::superblock::{self, byte_of};
 use crate::journal;
-use crate::ondisk::{flags, incompat};
+use crate::ondisk::{OWN_FILE_MODE, flags, incompat};
 use crate::volume::Volume;
 use seekless_fs::FsError;
 use seekless_fs::field::wide;
@@ -92,7 +92,7 @@ impl<'w, 'a> JournalRepair<'w, 'a> {
         let extra = volume.sb.raw.s_want_extra_isize.get();
         let time = superblock::time(self.work.checker.sb());
         self.work.change(ino, |inode: &mut InodeMut| {
-            inode.begin(journal::INODE_MODE, extra, time);
+            inode.begin(OWN_FILE_MODE, extra, time);
             let core = inode.core_mut();
             core.i_links_count = 1.into();
             core.i_flags = (if copy.has_extents { flags::EXTENTS } else { 0 }).into();
@@ -144,7 +144,7 @@ impl<'w, 'a> JournalRepair<'w, 'a> {
         let sb = &volume.sb;
         let extra = sb.raw.s_want_extra_isize.get();
         let mut inode = InodeMut::read(volume, self.work.disk, ino)?;
-        inode.begin(journal::INODE_MODE, extra, superblock::time(sb));
+        inode.begin(OWN_FILE_MODE, extra, superblock::time(sb));
         inode.core_mut().i_links_count = 1.into();
         if sb.has_incompat(incompat::EXTENTS) {
             inode.core_mut().i_flags = flags::EXTENTS.into();

@@ -174,7 +174,7 @@ impl Work<'_> {
             for n in 0..extent.len {
                 let (lbn, block) = ((lbn + n).get(), (extent.start + n).get());
                 let (logical, physical) = (lbn / ratio, block / ratio);
-                let is_beside = last.is_none_or(|(of, at)| of != logical || at == physical);
+                let is_beside = last.is_none_or(|(of, at)| (of == logical) == (at == physical));
                 let is_in_line = lbn % ratio == block % ratio;
                 if self.checker.twice.get(index(physical)) || !is_in_line || !is_beside {
                     moved.insert(logical);

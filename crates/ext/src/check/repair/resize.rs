@@ -8,14 +8,11 @@ use super::superblock::{byte_of, time};
 use crate::check::checker::Checker;
 use crate::encode::resize::ResizeMap;
 use crate::indirect;
-use crate::ondisk::{I_BLOCK_DOUBLE, IBlock, flags, incompat};
+use crate::ondisk::{I_BLOCK_DOUBLE, IBlock, OWN_FILE_MODE, flags, incompat};
 use crate::quota;
 use seekless_fs::field::{index, wide};
 use seekless_fs::{FsError, Location};
 use seekless_units::{BlockNo, GroupNo, Ino};
-
-/// `i_mode`: a regular file, read and written by root.
-const MODE: u16 = 0o100_600;
 
 impl Checker {
     /// The map that the resize inode should have.
@@ -79,13 +76,31 @@ impl Work<'_> {
         let extra = volume.sb.raw.s_want_extra_isize.get();
         let time = time(self.checker.sb());
         self.change(ino, |inode: &mut InodeMut| {
-            inode.begin(MODE, extra, time);
+            inode.begin(OWN_FILE_MODE, extra, time);
             inode.core_mut().i_links_count = 1.into();
             inode.set_len(len * size);
             inode.set_map(i_block);
             inode.set_sectors(map.count() * (size >> 9));
         })?;
         Ok(true)
+    }
+
+    /// Gives the blocks of a file's contents back that nothing else claims, to write others there.
+    fn give_contents(&mut self, ino: Ino) -> Result<(), FsError> {
+        let volume = &self.checker.volume;
+        let old = volume.inodes().read(ino)?;
+        if !self.checker.seen.get(ino).is_some_and(|seen| !seen.bad_map)
+            || !volume.maps().has_blocks(&old)
+        {
+            return Ok(());
+        }
+        let is_own = |at| !self.checker.twice.get(index(at)) && !self.checker.fixed.get(index(at));
+        for run in volume.maps().block_map(&old)?.runs {
+            if volume.sb.clusters_of(run.extent).all(is_own) {
+                self.space.give(&volume.sb, run.extent);
+            }
+        }
+        Ok(())
     }
 
     /// Writes a quota file to free blocks, with the limits that can be read in the old one; whether
@@ -104,17 +119,25 @@ impl Work<'_> {
         };
         let sb = checker.sb();
         let Some(usage) = checker.usage.get(kind) else { return Ok(false) };
-        let mut bytes = quota::encode(kind, &old, usage);
+        let Some(mut bytes) = quota::encode(&checker.volume, kind, &old, usage) else {
+            return Ok(false);
+        };
         let len = wide(bytes.len());
         let size = u64::from(sb.block_size);
         bytes.resize(index(len.next_multiple_of(size)), 0);
         let count = len.div_ceil(size);
-        let Some(blocks) = self.take_blocks(count) else { return Ok(false) };
+        let mut taken = self.take_blocks(count);
+        if taken.is_none() {
+            // On a full volume the old file makes room, as in e2fsck.
+            self.give_contents(ino)?;
+            taken = self.take_blocks(count);
+        }
+        let Some(blocks) = taken else { return Ok(false) };
         for (&block, chunk) in blocks.iter().zip(bytes.chunks(index(size))) {
             self.disk.put(byte_of(sb, block), chunk)?;
         }
         let mut inode = InodeMut::read(&checker.volume, self.disk, ino)?;
-        inode.begin(MODE, sb.raw.s_want_extra_isize.get(), time(sb));
+        inode.begin(OWN_FILE_MODE, sb.raw.s_want_extra_isize.get(), time(sb));
         inode.core_mut().i_links_count = 1.into();
         let extents = if sb.has_incompat(incompat::EXTENTS) { flags::EXTENTS } else { 0 };
         inode.core_mut().i_flags = (extents | flags::IMMUTABLE).into();

@@ -12,6 +12,8 @@ use std::fs;
 use std::sync::Arc;
 
 const BIGALLOC: &[&str] = &["-t", "ext4", "-O", "bigalloc,^resize_inode", "-C", "8192"];
+const BIGALLOC_PLAIN: &[&str] =
+    &["-t", "ext4", "-O", "bigalloc,^resize_inode,^metadata_csum", "-C", "4096"];
 const QUOTA: &[&str] = &[
     "-t",
     "ext4",
@@ -95,9 +97,7 @@ fn clusters_are_repaired() {
     if !is_there() {
         return;
     }
-    for options in
-        [BIGALLOC, &["-t", "ext4", "-O", "bigalloc,^resize_inode,^metadata_csum", "-C", "4096"]]
-    {
+    for options in [BIGALLOC, BIGALLOC_PLAIN] {
         let sound = volume(options, "");
         let own = number(&sound, "bmap /large 0\n");
         let other = number(&sound, "bmap /many/a-name-of-some-length-30 0\n");
@@ -122,6 +122,78 @@ fn clusters_are_repaired() {
         ] {
             hold(&sound, &commands);
         }
+    }
+}
+
+/// The place of an inode of the first group.
+fn inode_at(bytes: &[u8], ino: u32) -> usize {
+    let table = u32::from_le_bytes(bytes[2056..2060].try_into().expect("4 bytes"));
+    let size = u16::from_le_bytes(bytes[1112..1114].try_into().expect("2 bytes"));
+    table as usize * 1024 + (ino as usize - 1) * usize::from(size)
+}
+
+/// A cluster has blocks of one logical cluster, or one block of a map.
+#[test]
+fn a_cluster_is_used_once_in_a_file() {
+    if !is_there() {
+        return;
+    }
+    let sound = volume(BIGALLOC_PLAIN, "");
+    let check_repaired = |bytes: Vec<u8>| {
+        let device = Arc::new(MemoryDevice::new(bytes));
+        let repaired = repair(device.clone()).expect("repair");
+        assert_eq!(repaired.outcome, Outcome::Corrected, "{:#?}", repaired.report.findings);
+        let codes: Vec<&str> = repaired.report.findings.iter().map(|it| it.code()).collect();
+        let ours = bytes_of(device.as_ref());
+        let image = Scratch::new("features-cluster");
+        put(image.path(), &ours);
+        assert_eq!(findings(image.path()), None, "{codes:?}");
+        (codes, ours)
+    };
+    // The only node of a map, behind the first block of the contents.
+    let first = number(&sound, "bmap /holes 0\n") as usize;
+    let leaf = inode_at(&sound.bytes, Tree::ino(&sound.bytes, "/holes")) + 40 + 16;
+    let node = u32::from_le_bytes(sound.bytes[leaf..leaf + 4].try_into().expect("4 bytes"));
+    let mut bytes = sound.bytes.clone();
+    bytes.copy_within(node as usize * 1024..(node as usize + 1) * 1024, (first + 1) * 1024);
+    let moved = u32::try_from(first + 1).expect("a small volume");
+    bytes[leaf..leaf + 4].copy_from_slice(&moved.to_le_bytes());
+    let (codes, ours) = check_repaired(bytes);
+    assert!(codes.contains(&"inode.duplicate-blocks"), "{codes:?}");
+    let lost = Tree::read(&ours).expect("a volume").lost(&sound.tree, &sound.tree);
+    assert_eq!(lost, Vec::<String>::new());
+    // Blocks 0 and 1, and 6 and 7, in the same cluster of four blocks.
+    let file = "/deep/er/still/leaf";
+    let start = number(&sound, &format!("bmap {file} 0\n"));
+    let words = [(0, 0x2_F30A), (4, 2), (6, 6), (7, 2), (8, start + 2)];
+    let set = words.map(|(word, value)| format!("sif {file} block[{word}] {value}\n"));
+    let bytes = after(&sound, &format!("{}sif {file} size 8192\n", set.concat()));
+    let (codes, ours) = check_repaired(bytes.expect("a change"));
+    assert!(codes.contains(&"inode.block-map"), "{codes:?}");
+    let ours = Sound { tree: Tree::read(&ours).expect("a volume"), bytes: ours };
+    let block = |n| number(&ours, &format!("bmap {file} {n}\n"));
+    assert_ne!(block(0) / 4, block(6) / 4);
+}
+
+/// Of two names of a directory, that in the directory of its `..` stays.
+#[test]
+fn a_directory_keeps_the_name_that_it_leads_to() {
+    if !is_there() {
+        return;
+    }
+    let sound = volume(VALUES, "");
+    let inline = volume(&["-t", "ext4", "-I", "256", "-O", "inline_data"], "");
+    for sound in [sound, inline] {
+        let bytes = after(&sound, "ln /deep/er/still /lost+found/still\n").expect("a change");
+        let device = Arc::new(MemoryDevice::new(bytes));
+        let repaired = repair(device.clone()).expect("repair");
+        assert_eq!(repaired.outcome, Outcome::Corrected, "{:#?}", repaired.report.findings);
+        let ours = bytes_of(device.as_ref());
+        let lost = Tree::read(&ours).expect("a volume").lost(&sound.tree, &sound.tree);
+        assert_eq!(lost, Vec::<String>::new());
+        let image = Scratch::new("features-names");
+        put(image.path(), &ours);
+        assert_eq!(findings(image.path()), None);
     }
 }
 
@@ -158,9 +230,35 @@ fn quotas_are_repaired() {
         format!("sif <{project}> size 1024\n"),
         "sif <3> size 0\n".into(),
         "sif <3> block[5] 3\n".into(),
+        "sif <3> mode 040755\n".into(),
+        "clri <3>\n".into(),
+        format!("clri <{project}>\n"),
+        "feature -quota\n".into(),
     ] {
         hold(&sound, &commands);
     }
+}
+
+/// A volume without room for another quota file: the old one makes room.
+#[test]
+fn quotas_of_a_full_volume_are_repaired() {
+    if !is_there() {
+        return;
+    }
+    let block = Scratch::new("features-block");
+    put(block.path(), &[1; 1024]);
+    let large = Scratch::new("features-filling");
+    let empty = volume(QUOTA, "").bytes;
+    let free = u32::from_le_bytes(empty[1036..1040].try_into().expect("4 bytes"));
+    put(large.path(), &vec![7; (free as usize - 200) * 1024]);
+    let mut commands = format!("write {} filling\n", large.path().display());
+    for n in 0..400 {
+        commands += &format!("write {} filling-{n}\n", block.path().display());
+    }
+    let sound = volume(QUOTA, &commands);
+    let counts = u32::from_le_bytes(sound.bytes[1036..1040].try_into().expect("4 bytes"));
+    assert!(counts < 4, "{counts} blocks are free");
+    hold(&sound, "sif /large uid 7\n");
 }
 
 /// A number of a quota file in the superblock that is that of another file: the file stays.
@@ -171,8 +269,13 @@ fn a_file_is_not_taken_for_quotas() {
     }
     let sound = volume(QUOTA, "");
     let large = Tree::ino(&sound.bytes, "/large");
-    for field in ["usr_quota_inum", "grp_quota_inum", "prj_quota_inum"] {
-        let bytes = after(&sound, &format!("ssv {field} {large}\n")).expect("a change");
+    let numbers = ["usr_quota_inum", "grp_quota_inum", "prj_quota_inum"];
+    let set = |field| format!("ssv {field} {large}\n");
+    // Also one that is marked as quota files are, and the number of another kind of quotas.
+    let immutable = format!("sif /large flags 0x80010\n{}", set("prj_quota_inum"));
+    let shared = ["ssv usr_quota_inum 4\n".into(), "ssv prj_quota_inum 3\n".into(), immutable];
+    for field in numbers.map(set).into_iter().chain(shared) {
+        let bytes = after(&sound, &field).expect("a change");
         let device = Arc::new(MemoryDevice::new(bytes));
         let repaired = repair(device.clone()).expect("repair");
         assert_eq!(
