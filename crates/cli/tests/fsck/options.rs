@@ -65,7 +65,7 @@ fn volumes_that_are_not_written_are_not_optimized() {
     let scratch = Scratch::new("fsck-unwritable");
     image(&scratch);
     let (tree, image) = (scratch.join("tree"), scratch.join("unwritable"));
-    for feature in ["bigalloc", "quota"] {
+    for feature in ["verity", "mmp"] {
         run("mke2fs", &["-q", "-F", "-t", "ext4", "-O", feature, "-d", &tree, &image, "32M"]);
         run("sh", &["-c", &format!("e2fsck -fyD {image} || test $? = 1")]);
         let before = fs::read(&image).expect("image");
@@ -75,6 +75,25 @@ fn volumes_that_are_not_written_are_not_optimized() {
         assert_eq!(output.status.code(), Some(8), "{said}");
         assert!(said.contains(feature), "{said}");
         assert!(before == fs::read(&image).expect("image"), "{feature}: written");
+    }
+}
+
+/// Directories are written to other clusters, and quotas count theirs.
+#[test]
+fn volumes_with_clusters_and_quotas_are_optimized() {
+    if !judges::ready("mke2fs") {
+        return;
+    }
+    let scratch = Scratch::new("fsck-optimized");
+    image(&scratch);
+    let (tree, image) = (scratch.join("tree"), scratch.join("optimized"));
+    for feature in ["bigalloc,^resize_inode", "quota", "ea_inode"] {
+        run("mke2fs", &["-q", "-F", "-t", "ext4", "-O", feature, "-d", &tree, &image, "32M"]);
+        run("sh", &["-c", &format!("e2fsck -fy {image} || test $? = 1")]);
+        let before = fs::read(&image).expect("image");
+        text(&seekless(&["check", "-y", "-D", &image]));
+        assert!(before != fs::read(&image).expect("image"), "{feature}: not written");
+        run("e2fsck", &["-fn", &image]);
     }
 }
 
