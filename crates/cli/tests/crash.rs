@@ -66,6 +66,73 @@ fn discarded_blocks_are_in_no_file() {
     }
 }
 
+/// Files that are removed, cut, written again and moved over, on formats without links.
+const PLAIN: &str = "\
+mkdir A
+open A/one
+write 0 90000
+open A/two
+write 0 50000
+close
+sync
+begin
+unlink A/one
+open A/three
+write 0 120000
+truncate A/two 10000
+fsync A/three
+open A/four
+write 0 30000
+rename A/four A/three
+unlink A/two
+mkdir A/sub
+open A/sub/five
+append 70000
+unlink A/three
+truncate A/sub/five 0
+append A/sub/five 40000
+";
+
+/// All free blocks are discarded after each operation: the same holds for their states.
+#[test]
+fn trimmed_blocks_are_in_no_file() {
+    let scratch = Scratch::new("crash-trim");
+    for (discipline, format) in [
+        ("softdep", "ufs2"),
+        ("sync", "ufs1"),
+        ("normal", "ext2"),
+        ("softdep", "ext2"),
+        ("journal=ordered", "ext4"),
+        ("journal=data", "ext4"),
+        ("softdep", "fat16"),
+        ("sync", "fat32"),
+    ] {
+        for number in 0..6 {
+            let listed = match (format.starts_with("fat"), number) {
+                (true, 0) => PLAIN.to_string(),
+                (true, _) => continue,
+                (false, _) => text(&crash(&["list", &format!("random:8#{number}"), "--seed", "3"])),
+            };
+            let (setup, body) = listed.split_once("begin\n").expect("a script");
+            let kept = |lines: &str, more: &str| -> String {
+                let lines = lines.lines().filter(|line| !line.contains("xattr "));
+                lines.map(|line| format!("{line}\n{more}")).collect()
+            };
+            let script = scratch.join("script");
+            let trimming = format!("{}begin\n{}", kept(setup, ""), kept(body, "trim\n"));
+            fs::write(&script, trimming).expect("write");
+            let output = run(&script, discipline, format, &["--sample", "25", "--json"]);
+            let (value, shown) = (json(&output), format!("{discipline} on {format}: {number}"));
+            assert_eq!(
+                (output.status.code(), &value["holds"]),
+                (Some(0), &true.into()),
+                "{shown}: {}",
+                errors(&output)
+            );
+        }
+    }
+}
+
 #[test]
 fn what_does_not_hold_exits_with_1_and_its_reproducer_fails_again() {
     let scratch = Scratch::new("crash");

@@ -218,6 +218,15 @@ impl BlockDevice for SnapshotOrigin {
     fn flush(&self) -> Result<(), DeviceError> {
         self.copies.device.flush()
     }
+
+    /// Nothing is discarded before the snapshot has ended: what is not needed any more would be
+    /// copied for it.
+    fn discard(&self, at: Lba, len: u64) -> Result<(), DeviceError> {
+        match self.copies.has_ended.load(Ordering::Acquire) {
+            true => self.copies.device.discard(at, len),
+            false => check_range(at, len as usize, self.len()).map(drop),
+        }
+    }
 }
 
 impl BlockDevice for Snapshot {
@@ -267,6 +276,43 @@ mod tests {
         let mut all = vec![0; LEN];
         device.read(Lba::ZERO, &mut all).unwrap();
         all
+    }
+
+    /// A device that counts the bytes of discards.
+    struct Counting(MemoryDevice, Mutex<u64>);
+
+    impl BlockDevice for Counting {
+        fn len(&self) -> ByteLen {
+            self.0.len()
+        }
+
+        fn read(&self, at: Lba, buf: &mut [u8]) -> Result<(), DeviceError> {
+            self.0.read(at, buf)
+        }
+
+        fn write(&self, at: Lba, buf: &[u8]) -> Result<(), DeviceError> {
+            self.0.write(at, buf)
+        }
+
+        fn flush(&self) -> Result<(), DeviceError> {
+            self.0.flush()
+        }
+
+        fn discard(&self, _: Lba, len: u64) -> Result<(), DeviceError> {
+            *self.1.lock().unwrap() += len;
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn nothing_is_discarded_before_the_snapshot_has_ended() {
+        let device = Arc::new(Counting(MemoryDevice::new(vec![1; LEN]), Mutex::new(0)));
+        let (origin, snapshot) = SnapshotOrigin::take(device.clone(), None);
+        origin.discard(Lba::new(8), 4096).unwrap();
+        assert_eq!(*device.1.lock().unwrap(), 0);
+        drop(snapshot);
+        origin.discard(Lba::new(8), 4096).unwrap();
+        assert_eq!(*device.1.lock().unwrap(), 4096);
     }
 
     #[test]

@@ -105,6 +105,19 @@ pub type Work = Box<dyn FnOnce() + Send>;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Begun(pub NonZeroU32);
 
+/// A range of a volume, of whose free blocks the device is told ([`Operate::trim_some`]).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Trim {
+    /// The first byte that has not been looked at.
+    pub next: u64,
+    /// The end of the range; it may lie behind the volume.
+    pub end: u64,
+    /// Least number of bytes of a free run that the device is told of.
+    pub least: u64,
+    /// Bytes that the device was told of.
+    pub trimmed: u64,
+}
+
 /// Progress of an fsync in parts ([`Operate::fsync_part`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FsyncParts {
@@ -413,6 +426,18 @@ pub trait Operate: Send {
     /// [`FsError::Device`] when the device does not support that, or fails: it is told of no more.
     fn discard_some(&mut self) -> Result<bool, FsError> {
         Ok(false)
+    }
+
+    /// Tells the device of the free blocks in a part of a range, after all changes were made durable,
+    /// so that nothing on the disk leads to them. Returns whether there is more of the range.
+    ///
+    /// # Errors
+    /// As [`Operate::sync`]; [`FsError::Refused`] for a volume that was not clean, where what is
+    /// marked as free may be in use; [`FsError::Device`] when the device does not support discards;
+    /// [`FsError::Unsupported`] by default.
+    fn trim_some(&mut self, trim: &mut Trim) -> Result<bool, FsError> {
+        let _ = trim;
+        Err(FsError::Unsupported("discards of free blocks".into()))
     }
 
     /// Leaves work that only waits for the device to the caller: a tick only starts it, and

@@ -1,11 +1,13 @@
 //! Operations on a file system in use.
 
+use crate::trim::trim_some;
 use crate::{Live, Named, Names};
 use seekless_cache::{CommitWork, Commits};
 use seekless_fs::acl::AclKind;
 use seekless_fs::field::{index, wide};
 use seekless_fs::operate::{
-    Begun, FsyncParts, NewFile, Operate, Ownership, RenameMode, SetAttr, StatVfs, Work, XattrMode,
+    Begun, FsyncParts, NewFile, Operate, Ownership, RenameMode, SetAttr, StatVfs, Trim, Work,
+    XattrMode,
 };
 use seekless_fs::snapshot::SnapshotFile;
 use seekless_fs::{Attr, DirEntry, FileKind, FsError, Mapping, Xattr};
@@ -260,6 +262,12 @@ impl<F: Named> Operate for Live<F> {
             return Ok(false);
         }
         self.discard_next()
+    }
+
+    fn trim_some(&mut self, trim: &mut Trim) -> Result<bool, FsError> {
+        self.volume.check_open()?;
+        let done = trim_some(self, trim);
+        self.volume.noted(done)
     }
 
     fn leave_work(&mut self) {

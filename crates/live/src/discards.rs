@@ -2,7 +2,9 @@
 
 use crate::Ids;
 use seekless_cache::ChangeId;
-use seekless_units::{BlockNo, Extent};
+use seekless_device::BlockDevice;
+use seekless_fs::FsError;
+use seekless_units::{BlockNo, ByteLen, Extent, Lba};
 use std::collections::{BTreeMap, VecDeque};
 
 /// A part of a run, as it was freed last.
@@ -82,6 +84,12 @@ impl Discards {
             }
         }
     }
+}
+
+/// Tells a device of a run of blocks of so many bytes.
+pub(crate) fn discard(device: &dyn BlockDevice, block: u64, run: Extent) -> Result<(), FsError> {
+    let at = Lba::containing(ByteLen::new(run.start.get() * block));
+    Ok(device.discard(at, run.len * block)?)
 }
 
 #[cfg(test)]

@@ -33,6 +33,15 @@ pub struct NamePlace {
     pub reached: Ids,
 }
 
+/// The blocks of a volume that files may have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DataArea {
+    /// All of them; metadata may lie among them.
+    pub blocks: Extent,
+    /// Number of blocks that are free or in use together, counted from the first on.
+    pub unit: u64,
+}
+
 /// A format whose images can be changed while they are in use.
 ///
 /// Every function may fail with [`FsError::Device`], and with
@@ -266,7 +275,12 @@ pub trait Format: Send + Sized {
         false
     }
 
-    /// The parts of a run of the volume that are free.
+    /// The blocks that files may have; `None` for a volume that was not clean when it was opened, and
+    /// of which a block that is marked as free may be in use.
+    fn data_area(&self) -> Option<DataArea>;
+
+    /// The parts of a run of the volume that are free. It begins and ends between the units of
+    /// [`DataArea`].
     ///
     /// # Errors
     /// [`FsError::Corrupt`]; [`FsError::Device`].

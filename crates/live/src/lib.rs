@@ -52,7 +52,8 @@
 //!   (`fsync`), `write_back.rs` (delayed contents get their places;
 //!   `docs/design/delayed-allocation.md`), `recovery.rs` (corrections of a volume that is recovered
 //!   while it is in use).
-//! - State: `discards.rs` (freed blocks of which the device is told), `node.rs` and `nodes.rs` (inodes in memory), `pending.rs` and `pending_changes.rs`
+//! - State: `discards.rs` (freed blocks of which the device is told), `trim.rs` (free blocks of which
+//!   it is told), `node.rs` and `nodes.rs` (inodes in memory), `pending.rs` and `pending_changes.rs`
 //!   (changes noted for those that wait for them), `unsettled.rs` (contents that may not be on the
 //!   disk), `delayed.rs` (contents without a place), `action.rs`, `cut.rs`, `volume/parents.rs`
 //!   (directories of looked-up files), `directories/index.rs` and `directories/departures.rs`
@@ -106,6 +107,7 @@ mod property;
 mod recovery;
 mod removal;
 mod table;
+mod trim;
 mod unsettled;
 mod volume;
 mod write_back;
@@ -118,7 +120,7 @@ pub use cut::{Cut, Runs};
 pub use delayed::{BlockState, Delayed};
 pub use fault::Fault;
 pub use features::{Absent, DelayedAllocation, InlineData, OrphanList, Progress, Recovery};
-pub use format::{Format, ListingKey, NamePlace};
+pub use format::{DataArea, Format, ListingKey, NamePlace};
 pub use limits::Limits;
 pub use link_order::{CountFirst, CountLast, LinkOrder, OrderedLinks};
 pub use linked::{Contents, Linked};

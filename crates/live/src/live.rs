@@ -3,6 +3,7 @@
 use crate::directories::Directories;
 use crate::directories::departures::Departures;
 use crate::directories::index::Indexes;
+use crate::discards::discard;
 #[cfg(feature = "faults")]
 use crate::fault::Fault;
 use crate::features::Recovery;
@@ -15,7 +16,7 @@ use seekless_cache::{CommitReason, Commits, Config, Counters};
 use seekless_device::{BlockDevice, Clock};
 use seekless_fs::FsError;
 use seekless_fs::corrections::Correction;
-use seekless_units::{ByteLen, Ino, Lba, Nanos};
+use seekless_units::{Ino, Nanos};
 use std::sync::Arc;
 
 /// An image in use.
@@ -23,7 +24,7 @@ pub struct Live<F: Format> {
     pub(crate) volume: Volume<F>,
     indexes: Indexes,
     departures: Departures,
-    device: Arc<dyn BlockDevice>,
+    pub(crate) device: Arc<dyn BlockDevice>,
 }
 
 impl<F: Named> Live<F> {
@@ -49,9 +50,7 @@ impl<F: Named> Live<F> {
         };
         let root = live.volume.format.limits().root;
         live.volume.dir_node(root)?;
-        live.volume.core.cache.begin()?;
-        live.volume.format.mark(&mut live.volume.core, false)?;
-        live.volume.core.cache.end()?;
+        live.volume.mark_in_use()?;
         live.clear_orphans()?;
         Ok(live)
     }
@@ -84,10 +83,9 @@ impl<F: Named> Live<F> {
         let Some(runs) = self.volume.next_discard()? else { return Ok(false) };
         let unit = u64::from(self.volume.format.limits().unit);
         for run in runs {
-            let at = Lba::containing(ByteLen::new(run.start.get() * unit));
-            if let Err(error) = self.device.discard(at, run.len * unit) {
+            if let Err(error) = discard(&*self.device, unit, run) {
                 self.volume.keep_freed();
-                return Err(error.into());
+                return Err(error);
             }
         }
         Ok(true)
@@ -137,12 +135,7 @@ impl<F: Named> Live<F> {
     pub fn end_recovery(&mut self, sound: bool) -> Result<(), FsError> {
         let Some(recovery) = self.recovery() else { return Ok(()) };
         recovery.end(sound);
-        if sound {
-            return Ok(());
-        }
-        self.volume.core.cache.begin()?;
-        self.volume.format.mark(&mut self.volume.core, false)?;
-        self.volume.core.cache.end()
+        if sound { Ok(()) } else { self.volume.mark_in_use() }
     }
 
     /// Allows no change from now on, since one that was made through [`Live::parts`] has failed half

@@ -8,6 +8,7 @@ mod caller;
 mod calls;
 mod flags;
 mod listing;
+mod trim;
 
 use super::kernel::{
     NAME_MAX, TTL, answer_empty, answer_entry, errno, file_attr, generation, name_of,

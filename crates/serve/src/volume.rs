@@ -6,7 +6,8 @@ use seekless_device::{BlockDevice, Clock, SnapshotOrigin, WriteQueue};
 use seekless_formats::{BackgroundCheck, InUse, Mounting, Step, Wall, claim, recover};
 use seekless_fs::FsError;
 use seekless_fs::corrections::Corrections;
-use seekless_fs::operate::Operate;
+use seekless_fs::operate::{Operate, Trim};
+use seekless_units::Lba;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -201,6 +202,30 @@ impl Volume {
     fn discard(&self) -> Result<(), FsError> {
         while self.lock().discard_some()? {}
         self.write_queued()
+    }
+
+    /// Tells the device of the free blocks in a range, with the file system locked for a part of it
+    /// at a time. Returns the number of their bytes.
+    ///
+    /// # Errors
+    /// As [`Operate::trim_some`]; [`FsError::Refused`] while it is being recovered.
+    pub(crate) fn trim(&self, mut trim: Trim) -> Result<u64, FsError> {
+        loop {
+            if self.recovered() != Recovered::Yes {
+                return Err(FsError::Refused("it is being recovered".into()));
+            }
+            let more = self.lock().trim_some(&mut trim)?;
+            self.write_queued()?;
+            if !more {
+                break;
+            }
+        }
+        // The failure of a queued discard is that of the next one.
+        if let Some(queue) = &self.queue {
+            queue.discard(Lba::ZERO, 0)?;
+        }
+        self.write_queued()?;
+        Ok(trim.trimmed)
     }
 
     /// Performs work that waits for the device, without locking the file system.

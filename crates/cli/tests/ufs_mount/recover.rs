@@ -4,7 +4,7 @@ use super::{Scratch, dissect, failure, listing, make, ready, run, seekless, text
 use crate::judges::same;
 use crate::recovery::{Server, kill_and_use, result};
 use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::process::Command;
 
@@ -89,6 +89,14 @@ fn directories_keep_their_names_until_it_is_checked() {
     assert!(checked || !ended, "a directory was removed before the end of the check");
     assert_eq!(result(&messages)["sound"], true);
     assert!(removal.wait().expect("rmdir").success());
+    // Free blocks are discarded from now on.
+    fs::write(at.join("large"), vec![7; 9 << 20]).expect("write");
+    File::open(at.join("large")).and_then(|file| file.sync_all()).expect("fsync");
+    let full = fs::metadata(&image).expect("image").blocks();
+    fs::remove_file(at.join("large")).expect("rm");
+    run("fstrim", &[&at]);
+    let kept = fs::metadata(&image).expect("image").blocks();
+    assert!(kept < full - (8 << 20) / 512, "{kept} of {full} sectors");
     server.end(&at);
     text(&seekless(&["check", &image]));
 }

@@ -6,7 +6,7 @@ use crate::history::{Contents, FileId, Passing, Renamed, Scope};
 use crate::script::{Op, Path};
 use crate::sparse::Sparse;
 use seekless_device::Clock;
-use seekless_fs::operate::{NewFile, Ownership, RenameMode, SetAttr, XattrMode};
+use seekless_fs::operate::{NewFile, Ownership, RenameMode, SetAttr, Trim, XattrMode};
 use seekless_fs::{FileKind, FsError};
 use seekless_units::{ByteLen, Nanos};
 use std::collections::BTreeSet;
@@ -57,6 +57,11 @@ impl Driver {
             }
             Op::Sync => {
                 self.live.operate().sync()?;
+                self.promise(Scope::All);
+            }
+            Op::Trim => {
+                let mut trim = Trim { next: 0, end: u64::MAX, least: 0, trimmed: 0 };
+                while self.live.operate().trim_some(&mut trim)? {}
                 self.promise(Scope::All);
             }
             Op::Pass(seconds) => {

@@ -78,6 +78,8 @@ pub enum Op {
     Fsync(Option<Path>),
     /// Makes everything durable.
     Sync,
+    /// Tells the device of all free blocks.
+    Trim,
     /// Lets this many seconds pass, in which the syncer works.
     Pass(u32),
     /// Writes some of the writable blocks, drawn from a seed.
@@ -108,6 +110,7 @@ impl Op {
             Self::RemoveXattr(..) => "removexattr",
             Self::Fsync(_) => "fsync",
             Self::Sync => "sync",
+            Self::Trim => "trim",
             Self::Pass(_) => "pass",
             Self::Writeback(_) => "writeback",
             Self::Checkpoint(_) => "checkpoint",
@@ -128,7 +131,7 @@ impl fmt::Display for Op {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.name();
         match self {
-            Self::Close | Self::Sync => f.write_str(name),
+            Self::Close | Self::Sync | Self::Trim => f.write_str(name),
             Self::Open(path) | Self::Mkdir(path) | Self::Unlink(path) | Self::Rmdir(path) => {
                 write!(f, "{name} {path}")
             }

@@ -27,7 +27,8 @@ pub struct ScriptError {
 
 /// The operations, for errors.
 const NAMES: &str = "open, close, mkdir, link, symlink, unlink, rmdir, rename, exchange, write, append, truncate, \
-                     fallocate, setxattr, removexattr, fsync, sync, pass, writeback, checkpoint, begin";
+                     fallocate, setxattr, removexattr, fsync, sync, trim, pass, \
+                     writeback, checkpoint, begin";
 
 /// Reads a script.
 ///
@@ -161,6 +162,10 @@ fn operation(verb: &str, words: &[&str]) -> Result<Op, String> {
         "sync" => {
             let [] = exactly(words)?;
             Op::Sync
+        }
+        "trim" => {
+            let [] = exactly(words)?;
+            Op::Trim
         }
         "pass" => {
             let [seconds] = exactly(words)?;

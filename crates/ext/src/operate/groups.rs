@@ -411,12 +411,17 @@ impl BlockGroups {
             let number = self.summaries.shape().group_of(at);
             let group = self.layout.sb().group_blocks(number);
             let end = group.end().min(run.end());
-            // A bitmap that was never written says nothing of the group's metadata.
-            if let Some(bitmap) = self.bitmap(core, number, Bitmap::Blocks)? {
-                for block in (0..end - at).map(|within| at + within) {
-                    if !has_bit(bitmap, low32(block - group.start)) {
-                        append(&mut free, block);
-                    }
+            let made;
+            let bitmap = match self.bitmap(core, number, Bitmap::Blocks)? {
+                Some(bitmap) => bitmap,
+                None => {
+                    made = self.first_bitmap(number, Bitmap::Blocks)?;
+                    &made
+                }
+            };
+            for block in (0..end - at).map(|within| at + within) {
+                if !has_bit(bitmap, low32(block - group.start)) {
+                    append(&mut free, block);
                 }
             }
             at = end;

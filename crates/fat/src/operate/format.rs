@@ -22,7 +22,7 @@ use seekless_fs::field::index;
 use seekless_fs::operate::{SetAttr, StatVfs, XattrMode};
 use seekless_fs::term::{Term, Text};
 use seekless_fs::{FileKind, FsError, Mapping, Timestamp, Xattr};
-use seekless_live::{Absent, Cut, Format, Ids, Limits};
+use seekless_live::{Absent, Cut, DataArea, Format, Ids, Limits};
 use seekless_placement::cluster::ClusterPlacement;
 use seekless_units::{BlockNo, Extent, Ino};
 use std::sync::Arc;
@@ -246,6 +246,12 @@ impl Format for Fat {
 
     fn free_runs(&mut self, core: &mut Core, runs: &[Extent]) -> Result<Ids, FsError> {
         self.clusters.give(core, self.inodes.numbers_mut(), runs)
+    }
+
+    fn data_area(&self) -> Option<DataArea> {
+        let clusters = Extent::new(BlockNo::new(2), self.boot.clusters.into());
+        let blocks = self.boot.sectors_of(clusters);
+        self.marks.is_clean().then_some(DataArea { blocks, unit: self.boot.spc.into() })
     }
 
     fn free_parts(&mut self, _: &mut Core, run: Extent) -> Result<Vec<Extent>, FsError> {

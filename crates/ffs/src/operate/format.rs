@@ -4,7 +4,7 @@ use super::map::Map;
 use super::map::{Core, Node};
 use super::node::restrictions;
 use super::{Ffs, FfsLive, LiveOptions};
-use super::{release, take};
+use super::{recovery, release, take};
 use crate::entry;
 use crate::inode::{linux_flags, with_linux_flags};
 use crate::ondisk::flag;
@@ -17,8 +17,8 @@ use seekless_fs::snapshot::SnapshotFile;
 use seekless_fs::{FileKind, FsError, Location, Mapping, Timestamp, Xattr, inode_flag};
 use seekless_live::indirect::{Files, Trees};
 use seekless_live::{
-    Absent, Codec, CountFirst, Cut, Entry, Format, Ids, InodeNames, Limits, Named, OrderedLinks,
-    Progress, Table,
+    Absent, Codec, CountFirst, Cut, DataArea, Entry, Format, Ids, InodeNames, Limits, Named,
+    OrderedLinks, Progress, Table,
 };
 use seekless_units::{BlockNo, ByteLen, Extent, Ino};
 use std::sync::Arc;
@@ -264,6 +264,16 @@ impl Format for Ffs {
 
     fn asks_for_discards(&self) -> bool {
         self.sb.flags & flag::TRIM != 0
+    }
+
+    fn data_area(&self) -> Option<DataArea> {
+        let is_sound = match self.progress {
+            Progress::None => recovery::is_clean(&self.sb),
+            Progress::Sound => true,
+            Progress::UnderWay | Progress::NeedsCheck => false,
+        };
+        let blocks = Extent::new(BlockNo::new(0), self.sb.size);
+        is_sound.then_some(DataArea { blocks, unit: 1 })
     }
 
     fn free_parts(&mut self, core: &mut Core, run: Extent) -> Result<Vec<Extent>, FsError> {

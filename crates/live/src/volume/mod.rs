@@ -219,6 +219,13 @@ impl<F: Format> Volume<F> {
         self.core.pending.take(blocks, 1);
     }
 
+    /// Writes the marks of a volume in use, among them whether it must be checked.
+    pub(crate) fn mark_in_use(&mut self) -> Result<(), FsError> {
+        self.core.cache.begin()?;
+        self.format.mark(&mut self.core, false)?;
+        self.core.cache.end()
+    }
+
     /// An inode has changed.
     pub(crate) fn touch(&mut self, ino: Ino) -> Result<(), FsError> {
         let now = self.core.now();

@@ -2,7 +2,7 @@
 
 use super::LiveMount;
 use super::caller::{is_in_charge, may_keep_setgid, sets_any_id};
-use super::flags;
+use super::{flags, trim};
 use crate::kernel::{
     answer_attr, answer_data, answer_empty, answer_entry, answer_names, answer_value, errno,
     file_type, kernel_device, missing, moment,
@@ -378,7 +378,7 @@ impl Filesystem for LiveMount {
         });
     }
 
-    /// Flags of files (`lsattr`, `chattr`), the requests to convert a file into a snapshot and back,
+    /// `fstrim`, flags of files (`lsattr`, `chattr`), the requests to convert a file into a snapshot and back,
     /// and that for the list of snapshots.
     fn ioctl(
         &self,
@@ -391,6 +391,12 @@ impl Filesystem for LiveMount {
         _out: u32,
         reply: ReplyIoctl,
     ) {
+        if command == trim::FITRIM {
+            return match is_in_charge(request) {
+                true => trim::answer(&self.volume, data, reply),
+                false => reply.error(Errno::EPERM),
+            };
+        }
         let done = self.ino(ino).and_then(|ino| {
             let flags = || self.volume.lock().file_flags(ino).map_err(no_flags);
             let set = |flags| {

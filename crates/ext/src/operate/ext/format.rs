@@ -15,8 +15,8 @@ use seekless_device::{BlockDevice, Clock};
 use seekless_fs::operate::{StatVfs, XattrMode};
 use seekless_fs::{FileKind, FsError, Mapping, Timestamp, Xattr, inode_flag};
 use seekless_live::{
-    BlockState, CountLast, Cut, DelayedAllocation, Format, Ids, InlineData, InodeNames, Limits,
-    ListingKey, NamePlace, Named, OrderedLinks, OrphanList, Part, Progress, Table, gone,
+    BlockState, CountLast, Cut, DataArea, DelayedAllocation, Format, Ids, InlineData, InodeNames,
+    Limits, ListingKey, NamePlace, Named, OrderedLinks, OrphanList, Part, Progress, Table, gone,
 };
 use seekless_units::{BlockNo, Extent, Ino};
 use std::sync::Arc;
@@ -214,6 +214,17 @@ impl Format for Ext {
     /// `tune2fs -o discard`.
     fn asks_for_discards(&self) -> bool {
         self.layout.sb().raw.s_default_mount_opts.get() & DEFAULT_DISCARD != 0
+    }
+
+    fn data_area(&self) -> Option<DataArea> {
+        let sb = self.layout.sb();
+        let is_sound = match self.progress {
+            Progress::None => sb.is_clean(),
+            Progress::Sound => true,
+            Progress::UnderWay | Progress::NeedsCheck => false,
+        };
+        let blocks = Extent::new(sb.first_block, sb.blocks - sb.first_block.get());
+        is_sound.then_some(DataArea { blocks, unit: 1 })
     }
 
     fn free_parts(&mut self, core: &mut Core, run: Extent) -> Result<Vec<Extent>, FsError> {
