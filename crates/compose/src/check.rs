@@ -4,9 +4,12 @@ use seekless_device::BlockDevice;
 use seekless_formats::{Argument, FFS, FORMATS as FAMILIES, KnownFormat, to_check};
 use seekless_fs::FsError;
 use seekless_fs::check::{Outcome, Repaired, Report};
+use seekless_fs::field::wide;
 use seekless_fs::term::{Term, Text};
+use seekless_images::check_mounted::MountedVolume;
 use seekless_images::snapshot::Temporary;
 use seekless_images::{Error, FORMATS, Place, Stop, refuse_others};
+use std::cell::Cell;
 use std::path::Path;
 use std::sync::Arc;
 use tracing::warn;
@@ -126,8 +129,64 @@ const SNAPSHOT: &str = "fsck_snapshot";
 /// As [`Temporary::take`], so [`ErrorKind::System`](seekless_images::ErrorKind) while another one is
 /// under way; as [`examine`].
 pub fn examine_mounted(mount: &Path) -> Result<Examined, Error> {
+    through_snapshot(mount, |path| examine(path, &Place::default(), Mode::Check, &[]))
+}
+
+/// Checks a file system as [`examine_mounted`] does, and corrects it while it is in use: what is lost
+/// is released. Where something else is wrong, nothing is corrected, and the volume is marked as one
+/// that must be checked when it is not in use. `corrected` is called with numbers of corrections, made
+/// and all.
+///
+/// # Errors
+/// As [`examine_mounted`]; those of the corrections, after which it is marked so, too.
+pub fn preen_mounted(mount: &Path, corrected: &dyn Fn(u64, u64)) -> Result<Examined, Error> {
+    let volume = MountedVolume::begin_check(mount)?;
+    let (format, mut corrections) = through_snapshot(mount, |path| {
+        let device = seekless_images::device(path, &Place::default())?;
+        let format = to_check(device.as_ref());
+        let Some(find) = format.corrections else {
+            let what = format!("corrections of {} in use", format.called);
+            return Err(Error::from(FsError::Unsupported(what)).about(path.display()));
+        };
+        let found = find(device).map_err(|error| Error::from(error).about(path.display()))?;
+        Ok((format, found))
+    })?;
+    let is_clean = corrections.report.is_clean();
+    let corrects = corrections.are_complete()
+        && corrections.all.iter().all(seekless_fs::corrections::Correction::allows_renames);
+    let mut writes = 0;
+    if corrects && !is_clean {
+        let all = wide(corrections.all.len());
+        let made = Cell::new(0);
+        let count = |some: u64| {
+            made.set(made.get() + some);
+            corrected(made.get(), all);
+        };
+        if let Err(error) = volume.correct(&corrections.all, &count) {
+            volume.end_check(false)?;
+            return Err(error);
+        }
+        writes = all;
+        for finding in &mut corrections.report.findings {
+            finding.repaired = true;
+        }
+    }
+    volume.end_check(corrects)?;
+    let outcome = match (is_clean, corrects) {
+        (true, _) => Outcome::Clean,
+        (false, true) => Outcome::Corrected,
+        (false, false) => Outcome::Left,
+    };
+    Ok(Examined { format, report: corrections.report, outcome, writes })
+}
+
+/// Takes a snapshot of a mounted volume, to be removed when it has been read.
+fn through_snapshot<T>(
+    mount: &Path,
+    read: impl FnOnce(&Path) -> Result<T, Error>,
+) -> Result<T, Error> {
     let snapshot = Temporary::take(mount, SNAPSHOT)?;
-    let examined = examine(&snapshot.path(), &Place::default(), Mode::Check, &[])?;
+    let examined = read(&snapshot.path())?;
     if let Err(error) = snapshot.remove() {
         warn!("{error}; the snapshot {SNAPSHOT} stays until the next check");
     }

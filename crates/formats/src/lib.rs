@@ -27,7 +27,7 @@ pub use ffs::FFS;
 pub use making::{CrashTraits, EmptyVolume, Maker, Planner, SmallVolume, Version};
 pub use mounting::{InUse, Mounting, Wall, sort_as_listed};
 pub use parameter::{Argument, Parameter, Value};
-pub use recovery::{BackgroundCheck, Step, recover};
+pub use recovery::{BackgroundCheck, Step, recover, release};
 pub use table::{
     FORMATS, GrowthOperations, KnownFormat, PartitionType, READERS, SnapshotOperations,
     check_mount, claim, claim_among, formats_with, to_check, version, versions,

@@ -141,6 +141,18 @@ pub trait InUse: Operate {
     /// # Errors
     /// As there.
     fn end_recovery(&mut self, sound: bool) -> Result<(), FsError>;
+
+    /// As [`seekless_live::correct_in_use`].
+    ///
+    /// # Errors
+    /// As there.
+    fn correct_in_use(&mut self, correction: &Correction) -> Result<(), FsError>;
+
+    /// As [`seekless_live::end_check_in_use`].
+    ///
+    /// # Errors
+    /// As there.
+    fn end_check_in_use(&mut self, sound: bool) -> Result<(), FsError>;
 }
 
 impl<F: Named + 'static> InUse for Live<F> {
@@ -174,6 +186,14 @@ impl<F: Named + 'static> InUse for Live<F> {
 
     fn end_recovery(&mut self, sound: bool) -> Result<(), FsError> {
         Self::end_recovery(self, sound)
+    }
+
+    fn correct_in_use(&mut self, correction: &Correction) -> Result<(), FsError> {
+        seekless_live::correct_in_use(self, correction)
+    }
+
+    fn end_check_in_use(&mut self, sound: bool) -> Result<(), FsError> {
+        seekless_live::end_check_in_use(self, sound)
     }
 }
 

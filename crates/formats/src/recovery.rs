@@ -5,7 +5,7 @@ use crate::table::FindCorrections;
 use crate::{InUse, KnownFormat};
 use seekless_device::{BlockDevice, Snapshot, SnapshotOrigin};
 use seekless_fs::FsError;
-use seekless_fs::corrections::Corrections;
+use seekless_fs::corrections::{Correction, Corrections};
 use seekless_units::{Lba, SECTOR};
 use std::sync::Arc;
 
@@ -61,9 +61,9 @@ impl BackgroundCheck {
     }
 }
 
-/// Makes the corrections of an image in use. `locked` performs a step on it; between two of them
-/// others may use it. One that fails without having changed anything does not keep the others from
-/// being made.
+/// Makes the corrections of an image that is recovered while it is in use, and ends the recovery.
+/// `locked` performs a step on it; between two of them others may use it. One that fails without
+/// having changed anything does not keep the others from being made.
 ///
 /// # Errors
 /// Those of the image, after which it must be checked when it is not in use.
@@ -71,14 +71,38 @@ pub fn recover(
     corrections: &Corrections,
     locked: &mut dyn FnMut(Step<'_>) -> Result<(), FsError>,
 ) -> Result<(), FsError> {
+    let failed = make(&corrections.all, locked, |live, correction| live.correct(correction))?;
+    let sound = corrections.are_complete() && failed.is_none();
+    locked(&mut |live| live.end_recovery(sound))?;
+    failed.map_or(Ok(()), Err)
+}
+
+/// Makes corrections of an image in use that a check of a snapshot of it asks for, as [`recover`].
+///
+/// # Errors
+/// As [`InUse::correct_in_use`].
+pub fn release(
+    corrections: &[Correction],
+    locked: &mut dyn FnMut(Step<'_>) -> Result<(), FsError>,
+) -> Result<(), FsError> {
+    make(corrections, locked, |live, correction| live.correct_in_use(correction))?
+        .map_or(Ok(()), Err)
+}
+
+/// Returns the first failure that did not end the others.
+fn make(
+    corrections: &[Correction],
+    locked: &mut dyn FnMut(Step<'_>) -> Result<(), FsError>,
+    correct: fn(&mut dyn InUse, &Correction) -> Result<(), FsError>,
+) -> Result<Option<FsError>, FsError> {
     let mut failed = None;
-    for some in corrections.all.chunks(AT_ONCE) {
+    for some in corrections.chunks(AT_ONCE) {
         locked(&mut |live| {
             // Names in `lost+found` may need room from the reserve. The last caller may not have
             // been allowed to use it.
             live.spend_reserve(true);
             for correction in some {
-                match live.correct(correction) {
+                match correct(live, correction) {
                     Ok(()) => {}
                     Err(error @ (FsError::Device(_) | FsError::ReadOnly(_))) => return Err(error),
                     Err(error) => {
@@ -89,7 +113,5 @@ pub fn recover(
             Ok(())
         })?;
     }
-    let sound = corrections.are_complete() && failed.is_none();
-    locked(&mut |live| live.end_recovery(sound))?;
-    failed.map_or(Ok(()), Err)
+    Ok(failed)
 }

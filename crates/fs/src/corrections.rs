@@ -75,6 +75,25 @@ pub enum Correction {
     },
 }
 
+impl Correction {
+    /// Whether it is right after any change since the snapshot. The others require that no directory
+    /// is removed or renamed meanwhile.
+    #[must_use]
+    pub fn allows_renames(&self) -> bool {
+        match self {
+            Self::RemoveName { .. } | Self::SetParent { .. } | Self::RaiseLinks { .. } => false,
+            Self::Connect { .. }
+            | Self::Delete(_)
+            | Self::DropLinks { .. }
+            | Self::Shorten(_)
+            | Self::Sectors(_)
+            | Self::FreeInode(_)
+            | Self::FreeRun(_)
+            | Self::Recount { .. } => true,
+        }
+    }
+}
+
 /// The result of a check for a volume in use.
 #[derive(Debug, Default)]
 pub struct Corrections {

@@ -50,6 +50,7 @@
 
 pub mod block_device;
 pub mod caches;
+pub mod check_request;
 pub mod donor;
 mod error;
 pub mod family;

@@ -5,6 +5,7 @@
 //! - `open`: images that are read or changed, and [`Place`], the selected part
 //! - [`in_use`]: images that are mounted while they are read
 //! - [`growth`]: volumes that become larger
+//! - [`check_mounted`]: corrections of mounted volumes
 //! - [`partition`]: the part of a disk
 //! - [`snapshot`]: an earlier state that a volume keeps, named `IMAGE@SNAPSHOT`
 //! - [`targets`]: destinations of an image; [`output`]: files
@@ -24,6 +25,7 @@
 //! assert_eq!(error.to_string(), "/: is a directory");
 //! ```
 
+pub mod check_mounted;
 mod error;
 pub mod growth;
 pub mod in_use;

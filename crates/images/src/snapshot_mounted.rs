@@ -2,8 +2,8 @@
 
 use crate::error::{Error, ErrorKind};
 use rustix::fs::{
-    AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, ResolveFlags, Stat, flock, mkdirat,
-    openat, openat2, statat, unlinkat,
+    AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, ResolveFlags, Statx, StatxFlags, flock,
+    mkdirat, openat, openat2, statat, statx, unlinkat,
 };
 use rustix::io::Errno;
 use seekless_fs::snapshot::SnapshotFile;
@@ -64,7 +64,7 @@ pub fn take_mounted(mount: &Path, name: &[u8]) -> Result<Ino, Error> {
 }
 
 /// The root directory of a mounted file system.
-fn open_root(mount: &Path) -> Result<File, Error> {
+pub(crate) fn open_root(mount: &Path) -> Result<File, Error> {
     let about = |error: io::Error| Error::io(mount.display(), &error);
     let root = File::open(mount).map_err(about)?;
     let (own, above) = (root.metadata().map_err(about)?, mount.join("..").metadata());
@@ -127,7 +127,13 @@ impl<'a> Inside<'a> {
 
 /// Has an empty file of a mounted volume converted into a snapshot.
 fn convert(mount: &Path, file: &File) -> Result<Ino, Error> {
-    take_snapshot(file).map_err(|error| refused(mount, &error, "a snapshot"))?;
+    take_snapshot(file).map_err(|error| match error.raw_os_error() {
+        Some(EBUSY) => {
+            let what = "it is being recovered, or must be checked when it is not in use";
+            Error::new(ErrorKind::System, what).about(mount.display())
+        }
+        _ => refused(mount, &error, "a snapshot"),
+    })?;
     let ino = file.metadata().map_err(|error| Error::io(mount.display(), &error))?.ino();
     u32::try_from(ino)
         .map(Ino::new)
@@ -267,7 +273,10 @@ impl<'a> Temporary<'a> {
         // A directory that cannot be opened is one in which no snapshot can be taken.
         let inside = Inside::new(name.as_bytes()).map_err(|error| error.about(mount.display()))?;
         if let Ok(home) = inside.open_directory(&root) {
-            match statat(&home, inside.leaf, AtFlags::SYMLINK_NOFOLLOW) {
+            // The kernel may have the attributes of the empty file in its cache, if the process that
+            // had it converted was killed.
+            let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_FORCE_SYNC;
+            match statx(&home, inside.leaf, flags, StatxFlags::BASIC_STATS) {
                 // Not a snapshot yet, or no more.
                 Ok(left) if is_empty_file(&left) => {
                     unlinkat(&home, inside.leaf, AtFlags::empty()).map_err(failed)?;
@@ -307,12 +316,13 @@ impl Drop for Temporary<'_> {
     }
 }
 
-fn is_empty_file(stat: &Stat) -> bool {
-    FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && stat.st_size == 0
+fn is_empty_file(stat: &Statx) -> bool {
+    FileType::from_raw_mode(stat.stx_mode.into()) == FileType::RegularFile && stat.stx_size == 0
 }
 
 /// For which there is no `ErrorKind`.
 const ENOTTY: i32 = Errno::NOTTY.raw_os_error();
+const EBUSY: i32 = Errno::BUSY.raw_os_error();
 const EOPNOTSUPP: i32 = Errno::OPNOTSUPP.raw_os_error();
 
 /// The snapshots of the file system that is mounted on a directory and that this project serves,

@@ -154,6 +154,12 @@ pub trait Recovery<M> {
 
     /// Ends it: the volume is sound, or must be checked when it is not in use.
     fn end(&mut self, sound: bool);
+
+    /// The same for a check of a snapshot that was taken of a volume in use, whether it was opened to
+    /// be recovered or not.
+    fn end_check(&mut self, sound: bool) {
+        self.end(sound);
+    }
 }
 
 /// How far a volume has come with its recovery.

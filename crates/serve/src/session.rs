@@ -1,10 +1,25 @@
 //! A session of FUSE, from the mount to the unmount.
 
-use fuser::{Config, Filesystem, MountOption, Session, SessionACL};
+use fuser::{Config, Filesystem, INodeNo, MountOption, Notifier, Session, SessionACL};
 use signal_hook::iterator::Signals;
 use std::io;
 use std::path::Path;
 use std::process::Command;
+use std::sync::{Arc, OnceLock};
+
+/// The attributes of files that the kernel has in its cache.
+#[derive(Clone, Debug, Default)]
+pub struct CachedAttributes(Arc<OnceLock<Notifier>>);
+
+impl CachedAttributes {
+    /// Has the kernel ask for the attributes of a file when they are needed next.
+    pub(crate) fn forget(&self, ino: INodeNo) {
+        if let Some(kernel) = self.0.get() {
+            // The kernel need not know the file. Other failures are those of the session, which ends.
+            let _ = kernel.inval_inode(ino, -1, 0);
+        }
+    }
+}
 
 /// Options for mounting.
 pub struct MountOptions<'a> {
@@ -18,6 +33,8 @@ pub struct MountOptions<'a> {
     pub writable: bool,
     /// Further options passed to the kernel.
     pub flags: &'a [MountOption],
+    /// Those that the file system may have the kernel forget.
+    pub cached: CachedAttributes,
 }
 
 impl MountOptions<'_> {
@@ -53,6 +70,7 @@ pub fn serve<FS: Filesystem + Send + 'static>(
 ) -> io::Result<()> {
     let dir = std::path::absolute(dir)?;
     let session = Session::new(mount, &dir, &options.config())?;
+    options.cached.0.get_or_init(|| session.notifier());
     mounted()?;
     run(session, &dir, signals)
 }

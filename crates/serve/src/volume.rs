@@ -3,13 +3,13 @@
 use crate::LiveMountOptions;
 use seekless_cache::{Counters, Discipline};
 use seekless_device::{BlockDevice, Clock, SnapshotOrigin, WriteQueue};
-use seekless_formats::{BackgroundCheck, InUse, Mounting, Step, Wall, claim, recover};
+use seekless_formats::{BackgroundCheck, InUse, Mounting, Step, Wall, claim, recover, release};
 use seekless_fs::FsError;
-use seekless_fs::corrections::Corrections;
+use seekless_fs::corrections::{Correction, Corrections};
 use seekless_fs::operate::{Operate, Trim};
 use seekless_units::Lba;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -25,6 +25,8 @@ pub struct Volume {
     /// operations then do not wait for them.
     queue: Option<Arc<WriteQueue>>,
     recovery: Arc<RecoveryState>,
+    /// The number of the check of a snapshot that began last; changed with the file system locked.
+    check: Arc<AtomicU64>,
 }
 
 /// How far a volume has come with its recovery.
@@ -103,7 +105,7 @@ impl Volume {
         let mounting = Mounting { ignore_checksums, ..options.how.clone() };
         let live = (known.open_live)(device, clock, &mounting, wall)?;
         let live = Arc::new(Mutex::new(live));
-        Ok(Self { live, queue: None, recovery: Arc::default() })
+        Ok(Self { live, queue: None, recovery: Arc::default(), check: Arc::default() })
     }
 
     /// As [`open`](Self::open), for an image that is to be recovered while it is in use
@@ -202,6 +204,46 @@ impl Volume {
     fn discard(&self) -> Result<(), FsError> {
         while self.lock().discard_some()? {}
         self.write_queued()
+    }
+
+    /// The number of a check that begins: a snapshot will be taken for it, and it may find what
+    /// earlier ones have found. Theirs is corrected before or not at all.
+    pub(crate) fn begin_check(&self) -> u64 {
+        let _live = self.live();
+        self.check.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    /// Makes corrections that a check of a snapshot asks for, with the file system locked for some of
+    /// them at a time. `None` if another check has begun meanwhile.
+    ///
+    /// # Errors
+    /// As [`release`].
+    pub(crate) fn correct(&self, check: u64, some: &[Correction]) -> Option<Result<(), FsError>> {
+        let mut is_current = true;
+        let done = release(some, &mut |step: Step<'_>| {
+            let mut live = self.live();
+            is_current &= self.check.load(Ordering::Acquire) == check;
+            if is_current {
+                step(&mut **live)?;
+            }
+            drop(live);
+            self.write_queued()
+        });
+        is_current.then_some(done)
+    }
+
+    /// Ends such a check; `None` as above.
+    ///
+    /// # Errors
+    /// As [`InUse::end_check_in_use`].
+    pub(crate) fn end_check(&self, check: u64, sound: bool) -> Option<Result<(), FsError>> {
+        let mut live = self.live();
+        if self.check.load(Ordering::Acquire) != check {
+            return None;
+        }
+        let ended = live.end_check_in_use(sound);
+        drop(live);
+        Some(ended.and_then(|()| self.write_queued()))
     }
 
     /// Tells the device of the free blocks in a range, with the file system locked for a part of it

@@ -4,16 +4,18 @@ use crate::args::{Global, PlaceArgs};
 use crate::cmd::fsck::exit::{OPERATIONAL, USAGE, code};
 use crate::cmd::fsck::ext_args::E2fsckArgs;
 use crate::failure::Failure;
+use crate::progress;
 use crate::say::say;
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
-use seekless_compose::check::{Examined, Mode, examine, examine_mounted};
+use seekless_compose::check::{Examined, Mode, examine, examine_mounted, preen_mounted};
 use seekless_compose::fsck::fsck;
 use seekless_ext::VolumeState;
 use seekless_formats::{Argument, EXT};
 use seekless_fs::check::{Class, Finding, Outcome};
 use serde_json::{Value, json};
-use std::path::PathBuf;
+use std::cell::OnceCell;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -29,6 +31,7 @@ Examples:
   seekless check --json disk.img | jq '.findings[].code'
   seekless check -y --lost free esp.img
   seekless check --background mnt
+  seekless check --background -p mnt
 
 Checks all inodes, names, bitmaps and counts of a UFS1, UFS2 or ext2/3/4 image,
 in the five phases of fsck. Each finding has a code that is stable between
@@ -45,7 +48,9 @@ repaired.
 
 With --background a UFS volume is checked while seekless has it mounted with rw, as it is
 at this moment: a snapshot, .snap/fsck_snapshot, is taken, checked and removed. Programs
-go on writing. The directory .snap is made if there is none, and stays.
+go on writing. The directory .snap is made if there is none, and stays. With -p, what is
+lost is released then: files without a name, links, inodes and blocks that nothing uses.
+If anything else is wrong, nothing is changed, and the volume is marked for a check.
 
 FAT images are checked in five phases of their own. In them, clusters that no file
 has become files FSCKnnnn.REC in the root directory, or are freed with --lost free.
@@ -79,7 +84,7 @@ pub(crate) struct CheckArgs {
     #[arg(long, value_enum)]
     lost: Option<Lost>,
     /// Check the UFS volume that is mounted on the directory IMAGE, through a snapshot
-    #[arg(long, conflicts_with_all = ["preen", "yes", "lost", "partition", "offset"])]
+    #[arg(long, conflicts_with_all = ["yes", "lost", "partition", "offset"])]
     background: bool,
     #[command(flatten)]
     place: PlaceArgs,
@@ -122,7 +127,10 @@ fn mode_name(mode: Mode) -> &'static str {
 fn checked(args: &CheckArgs, global: &Global) -> Result<u8, Failure> {
     let (image, place, mode) = (&args.image, args.place.place(), mode_of(args));
     let examined = if args.background {
-        examine_mounted(image)?
+        match mode {
+            Mode::Check => examine_mounted(image)?,
+            _ => preened_mounted(image, global)?,
+        }
     } else if args.ext.is_empty() {
         let arguments: Vec<Argument> = args.lost.map(Lost::argument).into_iter().collect();
         examine(image, &place, mode, &arguments)?
@@ -140,6 +148,18 @@ fn checked(args: &CheckArgs, global: &Global) -> Result<u8, Failure> {
         print(args, &examined);
     }
     Ok(code(examined.outcome))
+}
+
+/// Checks a mounted volume, and corrects it.
+fn preened_mounted(mount: &Path, global: &Global) -> Result<Examined, Failure> {
+    let bar = OnceCell::new();
+    let examined = preen_mounted(mount, &|made, all| {
+        bar.get_or_init(|| progress::count(global, all)).set_position(made);
+    });
+    if let Some(bar) = bar.get() {
+        bar.finish_and_clear();
+    }
+    Ok(examined?)
 }
 
 /// Prints whether the journal has to be replayed, where nothing else was looked at.
@@ -240,8 +260,13 @@ fn print(args: &CheckArgs, examined: &Examined) {
     let verdict = match (outcome, mode_of(args), report.unexpected) {
         (Outcome::Clean, ..) => "in order".to_string(),
         (Outcome::Corrected, ..) => "repaired; in order now".to_string(),
-        (Outcome::Left, ..) if args.background => {
+        (Outcome::Left, Mode::Check, _) if args.background => {
             "not in order: unmount it, and check its image".to_string()
+        }
+        (Outcome::Left, ..) if args.background => {
+            "not in order; nothing was corrected, and it is marked for a check: unmount it, and \
+             check its image"
+                .to_string()
         }
         (Outcome::Left, Mode::Preen, 1..) => {
             let done =

@@ -50,6 +50,7 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("seekless info /dev/", "reads a device; run by tests/devices"),
     ("seekless snapshot ", "needs a snapshot; run by tests/ufs"),
     ("seekless check --background mnt", "goes with seekless mount; run by tests/ufs"),
+    ("seekless check --background -p mnt", "goes with seekless mount; run by tests/ufs_mount"),
     ("seekless prefetch boot.chunks /dev/", "reads a device; run by tests/devices"),
     ("seekless growfs /dev/", "writes to a device; run by tests/devices"),
     ("seekless ls -l disk.ufs@", "the same"),

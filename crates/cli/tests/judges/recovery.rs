@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Makes, moves and removes files and directories for ever.
-const WORK: &str = r#"
+pub(crate) const WORK: &str = r#"
 n=0
 while :; do
     n=$((n + 1)); old=$((n - 1)); older=$((n - 2))
@@ -80,12 +80,18 @@ impl Drop for Server {
     }
 }
 
-/// Works until the server has been killed; returns the files that were durable before.
-pub(crate) fn work_until_killed(image: &str, at: &Path, scratch: &Scratch, seed: u64) -> Vec<u64> {
+/// Works until the server has been killed; returns the files that were durable before. The program of
+/// the shell begins in the root.
+pub(crate) fn work_until_killed(
+    image: &str,
+    at: &Path,
+    scratch: &Scratch,
+    (seed, program): (u64, &str),
+) -> Vec<u64> {
     let limits = "rw,softdep,cache=2M,max_softdeps=400";
     let server = Server::start(image, at, limits, &scratch.join("messages"));
     let mut work = Command::new("sh")
-        .args(["-c", WORK])
+        .args(["-c", program])
         .current_dir(at)
         .stdin(Stdio::null())
         .stderr(Stdio::null())
@@ -143,7 +149,7 @@ pub(crate) fn kept(at: &Path, durable: &[u64], what: &str) {
 pub(crate) fn kill_and_use(image: &str, scratch: &Scratch, seed: u64, what: &str) -> u64 {
     let (at, messages) = (scratch.path().join("at"), scratch.join("messages"));
     fs::create_dir(&at).expect("mount point");
-    let durable = work_until_killed(image, &at, scratch, seed);
+    let durable = work_until_killed(image, &at, scratch, (seed, WORK));
     let server = Server::start(image, &at, "rw,recover=background", &messages);
     let used = Command::new("sh").args(["-c", USE]).current_dir(&at).output().expect("sh");
     let said = String::from_utf8_lossy(&used.stderr).into_owned();

@@ -1,12 +1,15 @@
 //! Images that are mounted at once after a crash and checked meanwhile.
 
 use super::{Scratch, dissect, failure, listing, make, ready, run, seekless, text};
-use crate::judges::same;
-use crate::recovery::{Server, kill_and_use, result};
+use crate::judges::{command, same, unmount};
+use crate::recovery::{Server, WORK, kept, kill_and_use, result, work_until_killed};
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 /// Servers that are killed; the campaign kills more.
 const KILLS: u64 = 8;
@@ -97,6 +100,11 @@ fn directories_keep_their_names_until_it_is_checked() {
     run("fstrim", &[&at]);
     let kept = fs::metadata(&image).expect("image").blocks();
     assert!(kept < full - (8 << 20) / 512, "{kept} of {full} sectors");
+    // And snapshots are taken.
+    let mnt = at.to_str().expect("path");
+    for how in [&["check", "--background", mnt][..], &["check", "--background", "-p", mnt]] {
+        assert!(text(&seekless(how)).contains("in order"), "{how:?}");
+    }
     server.end(&at);
     text(&seekless(&["check", &image]));
 }
@@ -193,4 +201,167 @@ fn damage_root_links(image: &str) {
     // `fs_iblkno`, `fs_fsize`; an inode of UFS2 has 256 bytes, and its second field is `di_nlink`.
     let at = word(16) * word(52) + 2 * 256 + 2;
     file.write_all_at(&1u16.to_le_bytes(), at).expect("write");
+}
+
+/// Makes and removes files and names for ever, in directories that are durable soon.
+const FILES: &str = r#"
+mkdir d1 d2 d3; n=0
+while :; do
+    n=$((n + 1)); old=$((n - 1))
+    for i in 1 2 3; do
+        head -c $((i * 41000)) /dev/zero > d$i/new$n; echo $n > d$i/small$n; ln d$i/new$n d$i/link$n
+    done
+    rm -f d?/new$old d?/small$old d?/link$((n - 2))
+done"#;
+
+/// The numbers of names and of links of all files, by inode.
+fn names_and_links(root: &Path) -> HashMap<u64, (u64, u64)> {
+    let (mut found, mut dirs) = (HashMap::new(), vec![root.to_path_buf()]);
+    while let Some(dir) = dirs.pop() {
+        for entry in fs::read_dir(dir).expect("list") {
+            let entry = entry.expect("entry");
+            // Another thread removes files.
+            let Ok(stat) = fs::symlink_metadata(entry.path()) else { continue };
+            if stat.is_dir() {
+                dirs.push(entry.path());
+            } else {
+                found.entry(stat.ino()).or_insert((0, stat.nlink())).0 += 1;
+            }
+        }
+    }
+    found
+}
+
+/// A volume that is used by force after a crash, and corrected while programs write. Returns the
+/// exit code of that check.
+fn kill_and_correct(scratch: &Scratch, image: &str, (seed, work): (u64, &str)) -> Option<i32> {
+    let what = format!("kill {seed}");
+    let (at, messages) = (scratch.path().join("at"), scratch.join("messages"));
+    fs::create_dir(&at).expect("mount point");
+    let durable = work_until_killed(image, &at, scratch, (seed, work));
+    let server = Server::start(image, &at, "rw,softdep,force", &messages);
+    let mnt = at.to_str().expect("path");
+    let ends = AtomicBool::new(false);
+    let code = std::thread::scope(|threads| {
+        threads.spawn(|| {
+            let dir = at.join("meanwhile");
+            fs::create_dir(&dir).expect("mkdir");
+            let new = File::options().read(true).write(true).create_new(true).clone();
+            let held = new.open(dir.join("held")).expect("create");
+            held.write_all_at(&[7; 300_000], 0).expect("write");
+            fs::remove_file(dir.join("held")).expect("rm");
+            for n in (0..100_000).take_while(|_| !ends.load(Ordering::SeqCst)) {
+                let file = dir.join(n.to_string());
+                fs::write(&file, vec![n as u8; 1000 + n * 977 % 90_000]).expect("write");
+                if n >= 5 {
+                    fs::remove_file(dir.join((n - 5).to_string())).expect("rm");
+                }
+            }
+            let mut bytes = vec![0; 300_000];
+            held.read_exact_at(&mut bytes, 0).expect("read");
+            assert!(bytes.iter().all(|&byte| byte == 7), "{what}: an open file without a name");
+        });
+        // The kernel has the counts of links in its cache then.
+        names_and_links(&at);
+        // A check that is killed is begun again.
+        let mut killed = command(&["check", "--background", "-p", mnt]).spawn().expect("seekless");
+        std::thread::sleep(Duration::from_millis(seed * 37 % 120));
+        killed.kill().expect("kill");
+        killed.wait().expect("wait");
+        // Its last request is served to its end.
+        let start = Instant::now();
+        let checked = loop {
+            let checked = seekless(&["--json", "check", "--background", "-p", mnt]);
+            let busy = checked.status.code() == Some(8);
+            let is_marked = String::from_utf8_lossy(&checked.stderr).contains("must be checked");
+            if busy && is_marked {
+                // By the one that was killed.
+                ends.store(true, Ordering::SeqCst);
+                return Some(4);
+            }
+            if !busy || start.elapsed() > Duration::from_secs(20) {
+                break checked;
+            }
+        };
+        ends.store(true, Ordering::SeqCst);
+        let said: serde_json::Value = serde_json::from_slice(&checked.stdout)
+            .unwrap_or_else(|_| panic!("{what}: {checked:?}"));
+        assert_eq!((&said["mode"], &said["image"]), (&"preen".into(), &mnt.into()), "{what}");
+        checked.status.code()
+    });
+    kept(&at, &durable, &what);
+    // Nothing is left that it can correct.
+    if code != Some(4) {
+        for (ino, (names, links)) in names_and_links(&at) {
+            assert_eq!(names, links, "{what}: names and links of inode {ino}");
+        }
+        assert!(text(&seekless(&["check", "--background", mnt])).contains("in order"), "{what}");
+    }
+    server.end(&at);
+    code
+}
+
+#[test]
+fn corrected_in_use_on_request() {
+    if !ready() {
+        return;
+    }
+    let mut corrected = 0;
+    for seed in 0..KILLS {
+        let scratch = Scratch::new("ufs-correct");
+        let image = scratch.join("image");
+        make(&image, ["ufs2", "ufs1"][seed as usize % 2], "64M", &[]);
+        let code = kill_and_correct(&scratch, &image, (seed, FILES));
+        assert!(matches!(code, Some(0 | 1)), "kill {seed}: {code:?}");
+        corrected += u32::from(code == Some(1));
+        // It was marked clean, and is.
+        text(&seekless(&["check", &image]));
+        if dissect::ready() {
+            let what = format!("kill {seed}");
+            dissect::agrees(&what, &dissect::of_manifest(&listing(&image)), &image);
+        }
+        let server =
+            Server::start(&image, &scratch.path().join("at"), "rw", &scratch.join("messages"));
+        server.end(&scratch.path().join("at"));
+    }
+    assert!(corrected > 0, "nothing was lost in {KILLS} kills");
+}
+
+/// Directories that were being moved have two names: these are not corrected on request.
+#[test]
+fn what_is_not_corrected_in_use_marks_the_volume() {
+    if !ready() {
+        return;
+    }
+    let mut left = 0;
+    for seed in 0..KILLS {
+        let scratch = Scratch::new("ufs-correct-left");
+        let (image, at) = (scratch.join("image"), scratch.path().join("at"));
+        make(&image, "ufs2", "64M", &[]);
+        let code = kill_and_correct(&scratch, &image, (seed, WORK));
+        let mounted = seekless(&["mount", &image, at.to_str().expect("path"), "-o", "rw"]);
+        match code {
+            Some(4) => {
+                left += 1;
+                assert!(!mounted.status.success(), "kill {seed}: it is marked");
+                let by_recovery = "rw,recover=background";
+                let (code, why) = failure(&seekless(&[
+                    "mount",
+                    &image,
+                    at.to_str().expect("path"),
+                    "-o",
+                    by_recovery,
+                ]));
+                assert!(code != 0 && why.contains("must be checked"), "kill {seed}: {why}");
+                assert_eq!(seekless(&["check", "-p", &image]).status.code(), Some(1));
+            }
+            _ => {
+                assert!(mounted.status.success(), "kill {seed}: {mounted:?}");
+                unmount(&at).expect("umount");
+                run("flock", &[&image, "true"]);
+            }
+        }
+        text(&seekless(&["check", &image]));
+    }
+    println!("{left} of {KILLS} were left");
 }

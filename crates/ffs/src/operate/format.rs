@@ -108,7 +108,7 @@ impl Format for Ffs {
     type Recovery = Self;
 
     fn recovery(&mut self) -> Option<&mut Self> {
-        (self.progress != Progress::None).then_some(self)
+        Some(self)
     }
 
     fn open(

@@ -79,6 +79,12 @@ impl CylinderGroups {
         Ok(())
     }
 
+    /// Sets the counts of a group right that are wrong on the disk, but for directories.
+    pub(super) fn recount(&mut self, core: &mut Core, number: GroupNo) -> Result<(), FsError> {
+        self.verify(core, number)?;
+        self.count_maps(core, number)
+    }
+
     /// Sets the counts of a group right by its maps.
     fn count_maps(&mut self, core: &mut Core, number: GroupNo) -> Result<(), FsError> {
         let at = self.sb.in_group(number, self.sb.cblkno);

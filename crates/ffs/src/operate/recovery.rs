@@ -66,7 +66,12 @@ impl Recovery<super::map::Map> for Ffs {
             seekless_fs::field::invalid("cs_ndir", surplus_directories.unsigned_abs(), at)
         };
         let ndir = i32::try_from(-surplus_directories).map_err(|_| wrong())?;
-        self.allocator.groups_mut().add_directories(core, group, ndir)
+        let groups = self.allocator.groups_mut();
+        if self.progress != Progress::UnderWay {
+            // They were believed until now.
+            groups.recount(core, group)?;
+        }
+        groups.add_directories(core, group, ndir)
     }
 
     fn put_sectors(&mut self, core: &mut Core, ino: Ino) -> Result<(), FsError> {
@@ -80,5 +85,13 @@ impl Recovery<super::map::Map> for Ffs {
 
     fn end(&mut self, sound: bool) {
         self.progress.end(sound);
+    }
+
+    fn end_check(&mut self, sound: bool) {
+        self.progress = match sound {
+            true if self.progress == Progress::None && is_clean(&self.sb) => Progress::None,
+            true => Progress::Sound,
+            false => Progress::NeedsCheck,
+        };
     }
 }

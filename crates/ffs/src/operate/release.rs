@@ -50,7 +50,7 @@ fn check_releases(format: &Ffs, core: &mut Core, ino: Ino) -> Result<(), FsError
     if !format.copies.listed().contains(&ino) {
         return Err(FsError::Invalid(format!("inode {ino} is not a snapshot")));
     }
-    if format.progress != Progress::None {
+    if matches!(format.progress, Progress::UnderWay | Progress::NeedsCheck) {
         return Err(FsError::Refused("the volume is being recovered".into()));
     }
     // The caller has it open. A server of which the kernel does not request opens cannot count them.

@@ -71,7 +71,7 @@ impl Ffs {
         if core.cache.blocks().config().discipline != Discipline::SoftUpdates {
             return refuse("snapshots of volumes in use without soft updates");
         }
-        if self.progress != Progress::None {
+        if matches!(self.progress, Progress::UnderWay | Progress::NeedsCheck) {
             return Err(FsError::Refused("the volume is being recovered".into()));
         }
         if self.sb.snapshot_blocks() <= wide(DIRECT) || self.sb.tuning.sbsize > self.sb.bsize {

@@ -16,7 +16,9 @@ use fuser::{
 use seekless_fs::acl::AclKind;
 use seekless_fs::operate::{NewFile, Operate, RenameMode, SetAttr, XattrMode};
 use seekless_fs::{FileKind, FsError, inode_flag};
+use seekless_host::check_request::{BEGIN_CHECK, CORRECT, Corrected, END_CHECK, decode_end};
 use seekless_host::snapshot_request::{LIST_SNAPSHOTS, Listed, RELEASE_SNAPSHOT, TAKE_SNAPSHOT};
+use seekless_images::check_mounted;
 use seekless_units::{ByteLen, Ino};
 use std::ffi::OsStr;
 use std::io;
@@ -38,6 +40,20 @@ fn no_flags(error: FsError) -> Errno {
         FsError::Unsupported(_) => Errno::ENOTTY,
         other => errno(other),
     }
+}
+
+/// The volume may be in a state in which a request is refused.
+fn busy(error: FsError) -> Errno {
+    match error {
+        FsError::Refused(_) => Errno::EBUSY,
+        error => errno(error),
+    }
+}
+
+/// The answer to a request of a check, unless another one has begun meanwhile.
+fn answer_check(done: Option<Result<(), FsError>>) -> Result<Vec<u8>, Errno> {
+    let done = done.ok_or(Errno::ECANCELED)?;
+    done.map(|()| Vec::new()).map_err(busy)
 }
 
 /// Whether a user may set flags of a file: the owner those that restrict nobody, root all. Since
@@ -418,10 +434,7 @@ impl Filesystem for LiveMount {
                             TAKE_SNAPSHOT => live.take_snapshot(ino),
                             _ => live.release_snapshot(ino),
                         };
-                        done.map_err(|error| match error {
-                            FsError::Refused(_) => Errno::EBUSY,
-                            error => errno(error),
-                        })
+                        done.map_err(busy)
                     };
                     self.change(request.uid(), convert).map(|()| Vec::new())
                 }
@@ -433,6 +446,20 @@ impl Filesystem for LiveMount {
                         held: it.held.get(),
                     });
                     Ok(Listed::encode(&listed.collect::<Vec<_>>()))
+                }
+                BEGIN_CHECK | CORRECT | END_CHECK if !is_in_charge(request) => Err(Errno::EPERM),
+                BEGIN_CHECK => Ok(self.volume.begin_check().to_ne_bytes().to_vec()),
+                CORRECT => {
+                    let Corrected { check, some } = Corrected::decode(data).ok_or(Errno::EINVAL)?;
+                    let some = some.into_iter().map(check_mounted::decode);
+                    let some: Vec<_> = some.collect::<Option<_>>().ok_or(Errno::EINVAL)?;
+                    let done = self.volume.correct(check, &some);
+                    self.forget_attributes(&some);
+                    answer_check(done)
+                }
+                END_CHECK => {
+                    let (check, sound) = decode_end(data).ok_or(Errno::EINVAL)?;
+                    answer_check(self.volume.end_check(check, sound))
                 }
                 _ => Err(Errno::ENOTTY),
             }
