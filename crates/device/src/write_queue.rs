@@ -68,6 +68,8 @@ enum Request {
 /// The failed request. None behind it is performed.
 struct Failure {
     at: Lba,
+    /// The system's number of the error, if it has one.
+    number: Option<i32>,
     kind: io::ErrorKind,
     message: String,
 }
@@ -79,15 +81,25 @@ impl Failure {
             Request::Flush => Lba::new(0),
         };
         match error {
-            DeviceError::Io { at, source } => {
-                Self { at, kind: source.kind(), message: source.to_string() }
+            DeviceError::Io { at, source } => Self {
+                at,
+                number: source.raw_os_error(),
+                kind: source.kind(),
+                message: source.to_string(),
+            },
+            other => {
+                let (kind, message) = (io::ErrorKind::Other, other.to_string());
+                Self { at, number: None, kind, message }
             }
-            other => Self { at, kind: io::ErrorKind::Other, message: other.to_string() },
         }
     }
 
     fn error(&self) -> DeviceError {
-        DeviceError::Io { at: self.at, source: io::Error::new(self.kind, self.message.clone()) }
+        let source = match self.number {
+            Some(number) => io::Error::from_raw_os_error(number),
+            None => io::Error::new(self.kind, self.message.clone()),
+        };
+        DeviceError::Io { at: self.at, source }
     }
 }
 
@@ -298,6 +310,8 @@ mod tests {
         assert_eq!(base.asked(), ["write 3 512", "flush", "discard 8 4096", "write 8 512"]);
     }
 
+    const EOPNOTSUPP: i32 = 95;
+
     /// A device that cannot discard.
     struct Keeping(MemoryDevice);
 
@@ -319,7 +333,7 @@ mod tests {
         }
 
         fn discard(&self, at: Lba, _: u64) -> Result<(), DeviceError> {
-            Err(DeviceError::Io { at, source: io::Error::from(io::ErrorKind::Unsupported) })
+            Err(DeviceError::Io { at, source: io::Error::from_raw_os_error(EOPNOTSUPP) })
         }
     }
 
@@ -336,7 +350,8 @@ mod tests {
         assert_eq!(sector, [1; 512]);
         assert!(matches!(
             queue.discard(Lba::new(16), 4096),
-            Err(DeviceError::Io { at, .. }) if at == Lba::new(8)
+            Err(DeviceError::Io { at, source })
+                if at == Lba::new(8) && source.raw_os_error() == Some(EOPNOTSUPP)
         ));
         queue.write(Lba::new(4), &[1; 512]).unwrap();
         queue.perform(queue.end()).unwrap();

@@ -432,7 +432,8 @@ pub trait Operate: Send {
     /// so that nothing on the disk leads to them. Returns whether there is more of the range.
     ///
     /// # Errors
-    /// As [`Operate::sync`]; [`FsError::Refused`] for a volume that was not clean, where what is
+    /// As [`Operate::sync`]; [`FsError::Invalid`] for a range that begins behind the volume, or is
+    /// shorter than a block (FAT: a cluster); [`FsError::Refused`] for a volume that was not clean, where what is
     /// marked as free may be in use; [`FsError::Device`] when the device does not support discards;
     /// [`FsError::Unsupported`] by default.
     fn trim_some(&mut self, trim: &mut Trim) -> Result<bool, FsError> {

@@ -4,6 +4,7 @@ use crate::core::Core;
 use crate::delayed::BlockState;
 use seekless_cache::ChangeId;
 use seekless_fs::FsError;
+use seekless_fs::corrections::Correction;
 use seekless_units::{Extent, GroupNo, Ino};
 
 /// A feature that a format lacks: there is no value of this type.
@@ -121,7 +122,7 @@ pub trait OrphanList<M> {
 }
 
 /// Recovery of a volume from a crash while it is in use: counts are hints until they are corrected.
-/// It is opened for that, or not at all.
+/// A volume that keeps snapshots of itself can also be corrected after a check of one of these.
 ///
 /// Functions fail as those of [`Format`](crate::Format) do.
 pub trait Recovery<M> {
@@ -154,6 +155,22 @@ pub trait Recovery<M> {
 
     /// Ends it: the volume is sound, or must be checked when it is not in use.
     fn end(&mut self, sound: bool);
+
+    /// Whether a check of a snapshot of the volume may correct it now. By default, it keeps no
+    /// snapshots.
+    ///
+    /// # Errors
+    /// [`FsError::Unsupported`] if it keeps none; [`FsError::Refused`] while it is recovered from a
+    /// crash, and once it must be checked when it is not in use.
+    fn accept_check(&self) -> Result<(), FsError> {
+        Err(FsError::Unsupported("corrections: it keeps no snapshots".into()))
+    }
+
+    /// Whether the inode, blocks or group of a correction exist. By default, they are believed.
+    fn has(&self, correction: &Correction) -> bool {
+        let _ = correction;
+        true
+    }
 
     /// The same for a check of a snapshot that was taken of a volume in use, whether it was opened to
     /// be recovered or not.

@@ -10,14 +10,18 @@ use seekless_fs::corrections::Correction;
 ///
 /// # Errors
 /// As any change; [`FsError::Unsupported`] for other corrections, and on a volume that keeps no
-/// snapshots; [`FsError::Refused`] while it is recovered from a crash.
+/// snapshots; [`FsError::Refused`] while it is recovered from a crash, and once it must be checked
+/// when it is not in use; [`FsError::Invalid`] for inodes, blocks and groups that it does not have.
 pub fn correct_in_use<F: Named>(
     live: &mut Live<F>,
     correction: &Correction,
 ) -> Result<(), FsError> {
-    recovery_in_use(live)?;
+    let exists = recovery_in_use(live)?.has(correction);
     if !correction.allows_renames() {
         return Err(FsError::Unsupported("corrections of names of directories in use".into()));
+    }
+    if !exists {
+        return Err(FsError::Invalid(format!("{correction:?}: it is not on the volume")));
     }
     live.change(|live| F::Names::correct(live, correction))
 }
@@ -33,11 +37,9 @@ pub fn end_check_in_use<F: Named>(live: &mut Live<F>, sound: bool) -> Result<(),
 }
 
 fn recovery_in_use<F: Named>(live: &mut Live<F>) -> Result<&mut F::Recovery, FsError> {
-    match live.recovery() {
-        None => Err(FsError::Unsupported("corrections: it keeps no snapshots".into())),
-        Some(recovery) if recovery.is_under_way() => {
-            Err(FsError::Refused("it is being recovered".into()))
-        }
-        Some(recovery) => Ok(recovery),
-    }
+    let recovery = live
+        .recovery()
+        .ok_or_else(|| FsError::Unsupported("corrections: it keeps no snapshots".into()))?;
+    recovery.accept_check()?;
+    Ok(recovery)
 }

@@ -16,6 +16,7 @@ pub(crate) fn trim_some<F: Named>(live: &mut Live<F>, trim: &mut Trim) -> Result
         live.volume.format.data_area().ok_or_else(|| {
             FsError::Refused("the volume was not clean when it was mounted".into())
         })?;
+    check_range(trim, area, block)?;
     let Some(part) = next_part(trim, area, block) else { return Ok(false) };
     // What is free in memory may be in use on the disk until then.
     live.sync()?;
@@ -28,6 +29,16 @@ pub(crate) fn trim_some<F: Named>(live: &mut Live<F>, trim: &mut Trim) -> Result
     }
     trim.next = part.end().get() * block;
     Ok(next_part(trim, area, block).is_some())
+}
+
+/// Checks that a range begins on the volume, and has at least a unit, as Linux' file systems do.
+fn check_range(trim: &Trim, area: DataArea, block: u64) -> Result<(), FsError> {
+    let begins_on_volume = trim.next < area.blocks.end().get() * block;
+    let len = trim.end.checked_sub(trim.next);
+    if begins_on_volume && len.is_some_and(|len| len >= area.unit * block) {
+        return Ok(());
+    }
+    Err(FsError::Invalid(format!("bytes {} to {} of a volume to trim", trim.next, trim.end)))
 }
 
 /// The whole units of a volume that come next in a range. `block` is the number of bytes in a block.
@@ -67,6 +78,16 @@ mod tests {
         assert_eq!(part(trim(33 * 512 + 1, 41 * 512), fat), None);
         assert_eq!(part(trim(113 * 512, u64::MAX), fat), None);
         assert_eq!(part(trim(0, 512), fat), None);
+    }
+
+    #[test]
+    fn a_range_begins_on_the_volume_and_has_a_unit() {
+        let fat = area(33, 80, 8);
+        let allowed = |next, end| check_range(&trim(next, end), fat, 512).is_ok();
+        let end = 113 * 512;
+        assert!(allowed(0, u64::MAX) && allowed(end - 1, u64::MAX) && allowed(0, 8 * 512));
+        assert!(!allowed(end, u64::MAX) && !allowed(u64::MAX, u64::MAX));
+        assert!(!allowed(0, 8 * 512 - 1) && !allowed(8 * 512, 0));
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! Whether an image is in order.
 
 use crate::{Error, Stop};
-use seekless_compose::check::{Examined, Mode, examine, examine_mounted, examine_until};
+use seekless_compose::check::{
+    Examined, Mode, examine, examine_mounted, examine_until, preen_mounted,
+};
 use seekless_fs::Location;
 use seekless_fs::check::{self, Finding as Found};
 use seekless_images::Place as Where;
@@ -211,6 +213,17 @@ impl Check {
     /// [`ErrorKind::System`](crate::ErrorKind), also while another check is under way.
     pub fn background(&self) -> Result<Checked, Error> {
         Ok(Checked::from(examine_mounted(&self.path)?))
+    }
+
+    /// Checks a mounted UFS volume as [`Check::background`] does, and has its server release what is
+    /// lost, while programs work. Where anything else is wrong, nothing is corrected, and the volume is
+    /// marked as one that must be checked when it is not in use. An interrupted one is completed by
+    /// the next one.
+    ///
+    /// # Errors
+    /// As [`Check::background`]; also a volume that is being recovered, or is marked for a check.
+    pub fn preen_in_background(&self) -> Result<Checked, Error> {
+        Ok(Checked::from(preen_mounted(&self.path, &|_, _| {})?))
     }
 
     /// Repairs errors that a crash may leave, as `fsck -p` does: where anything else is found,

@@ -59,4 +59,7 @@ fn other_formats_and_directories_are_refused() {
     assert_eq!(Snapshots::of(&tree).list().map_err(kind), Err(ErrorKind::Usage));
     assert_eq!(Snapshots::of(&tree).remove_all().map_err(kind), Err(ErrorKind::Usage));
     assert_eq!(Check::of(&tree).background().map_err(kind), Err(ErrorKind::Usage));
+    assert_eq!(Check::of(&tree).preen_in_background().map_err(kind), Err(ErrorKind::Usage));
+    let other = Path::new("/proc");
+    assert_eq!(Check::of(other).preen_in_background().map_err(kind), Err(ErrorKind::Unsupported));
 }

@@ -453,6 +453,67 @@ mod tests {
         assert!(is_in_order(&device));
     }
 
+    fn used_by_force(device: &Arc<MemoryDevice>) -> Volume {
+        let (clock, options) = (Arc::new(RealClock::new()), options("rw,softdep,force"));
+        let device: Arc<dyn BlockDevice> = device.clone();
+        Volume::open(device, clock, &options, false, Box::new(crate::now)).unwrap()
+    }
+
+    #[test]
+    fn only_the_last_check_corrects() {
+        let device = crashed();
+        let volume = used_by_force(&device);
+        let (earlier, last) = (volume.begin_check(), volume.begin_check());
+        let group = seekless_units::GroupNo::new(0);
+        let recount = Correction::Recount { group, surplus_directories: 0 };
+        assert!(volume.correct(earlier, std::slice::from_ref(&recount)).is_none());
+        assert!(volume.end_check(earlier, true).is_none());
+        volume.correct(last, &[recount]).unwrap().unwrap();
+        volume.end_check(last, true).unwrap().unwrap();
+        volume.unmount().unwrap();
+        assert!(is_in_order(&device));
+    }
+
+    /// Nothing but a check of the volume that is not in use makes it sound again.
+    #[test]
+    fn a_volume_that_must_be_checked_is_not_corrected() {
+        let device = crashed();
+        let volume = used_by_force(&device);
+        let check = volume.begin_check();
+        volume.end_check(check, false).unwrap().unwrap();
+        let recount =
+            Correction::Recount { group: seekless_units::GroupNo::new(0), surplus_directories: 0 };
+        let check = volume.begin_check();
+        let corrected = volume.correct(check, &[recount]).unwrap();
+        assert!(matches!(corrected, Err(FsError::Refused(_))), "{corrected:?}");
+        let ended = volume.end_check(check, true).unwrap();
+        assert!(matches!(ended, Err(FsError::Refused(_))), "{ended:?}");
+        volume.unmount().unwrap();
+        let (clock, options) = (Arc::new(RealClock::new()), options("rw,softdep"));
+        let opened = Volume::open(device, clock, &options, false, Box::new(crate::now));
+        assert!(opened.is_err(), "it is marked still");
+    }
+
+    #[test]
+    fn corrections_of_what_a_volume_does_not_have_are_refused() {
+        use seekless_units::{BlockNo, Extent, GroupNo, Ino};
+        let device = crashed();
+        let volume = used_by_force(&device);
+        let run = |start, len| Correction::FreeRun(Extent::new(BlockNo::new(start), len));
+        for wrong in [
+            run(1 << 40, 8),
+            run(8, u64::MAX),
+            run(8, 0),
+            Correction::Recount { group: GroupNo::new(999), surplus_directories: 0 },
+            Correction::FreeInode(Ino::new(u32::MAX)),
+            Correction::Delete(Ino::new(0)),
+        ] {
+            let check = volume.begin_check();
+            let done = volume.correct(check, std::slice::from_ref(&wrong)).unwrap();
+            assert!(matches!(done, Err(FsError::Invalid(_))), "{wrong:?}: {done:?}");
+        }
+    }
+
     #[test]
     fn formats_without_it_refuse() {
         let device = Arc::new(MemoryDevice::new(vec![0; 4 << 20]));

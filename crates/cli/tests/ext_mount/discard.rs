@@ -217,6 +217,9 @@ fn free_blocks_become_holes_on_request() {
             // A part of the volume, and long runs alone.
             let part = fstrim(&at, &["-o", "8M", "-l", "8M"]);
             assert!(part > 0 && part <= 8 * MIB, "{shown}: {part}");
+            // The end of the volume, behind the bytes that `df` counts.
+            let end = fstrim(&at, &["-o", "63M"]);
+            assert!(end > 0 && end <= MIB, "{shown}: {end}");
             let long = fstrim(&at, &["-m", "1M"]);
             assert!(long > 20 * MIB && long <= fstrim(&at, &[]), "{shown}: {long}");
             assert_eq!(fstrim(&at, &["-m", "1G"]), 0, "{shown}");

@@ -5,6 +5,7 @@ use super::map::Core;
 use crate::ondisk::flag;
 use crate::superblock::Super;
 use seekless_cache::{Discipline, Role};
+use seekless_fs::corrections::Correction;
 use seekless_fs::term::{Term, Text};
 use seekless_fs::{FsError, Location};
 use seekless_live::{Part, Progress, Recovery, Table};
@@ -85,6 +86,35 @@ impl Recovery<super::map::Map> for Ffs {
 
     fn end(&mut self, sound: bool) {
         self.progress.end(sound);
+    }
+
+    fn accept_check(&self) -> Result<(), FsError> {
+        match self.progress {
+            Progress::None | Progress::Sound => Ok(()),
+            Progress::UnderWay => Err(FsError::Refused("it is being recovered".into())),
+            Progress::NeedsCheck => {
+                Err(FsError::Refused("it must be checked when it is not in use".into()))
+            }
+        }
+    }
+
+    fn has(&self, correction: &Correction) -> bool {
+        match *correction {
+            Correction::FreeRun(run) => {
+                let end = run.start.get().checked_add(run.len);
+                run.len > 0 && end.is_some_and(|end| end <= self.sb.size)
+            }
+            Correction::Recount { group, .. } => group.get() < self.sb.ncg,
+            Correction::RemoveName { dir: ino, .. }
+            | Correction::SetParent { dir: ino, .. }
+            | Correction::Connect { dir: ino, .. }
+            | Correction::Delete(ino)
+            | Correction::DropLinks { ino, .. }
+            | Correction::Shorten(ino)
+            | Correction::Sectors(ino)
+            | Correction::RaiseLinks { ino, .. }
+            | Correction::FreeInode(ino) => ino >= Ino::new(2) && ino.get() < self.sb.inodes(),
+        }
     }
 
     fn end_check(&mut self, sound: bool) {

@@ -394,8 +394,8 @@ impl Filesystem for LiveMount {
         });
     }
 
-    /// `fstrim`, flags of files (`lsattr`, `chattr`), the requests to convert a file into a snapshot and back,
-    /// and that for the list of snapshots.
+    /// `fstrim`, flags of files (`lsattr`, `chattr`), and our requests: to convert a file into a
+    /// snapshot and back, for the list of snapshots, and of checks.
     fn ioctl(
         &self,
         request: &Request,

@@ -20,8 +20,7 @@ pub(super) fn answer(volume: &Volume, data: &[u8], reply: ReplyIoctl) {
     let asked = Asked::of(data);
     let serve = move || {
         let done = asked.and_then(|asked| {
-            let trim = asked.trim(&volume)?;
-            volume.trim(trim).map(|trimmed| asked.told(trimmed)).map_err(refused)
+            volume.trim(asked.trim()).map(|trimmed| asked.told(trimmed)).map_err(refused)
         });
         match done {
             Ok(told) => reply.ioctl(0, &told),
@@ -64,16 +63,10 @@ impl Asked {
         }
     }
 
-    /// The range that is asked for, as `ext4_trim_fs` takes it: it begins on the volume, and has at
-    /// least a block.
-    fn trim(self, volume: &Volume) -> Result<Trim, Errno> {
-        let space = volume.lock().space();
-        let block = u64::from(space.block_size);
-        if self.start >= space.blocks * block || self.len < block {
-            return Err(Errno::EINVAL);
-        }
+    /// The range that is requested. One that ends behind all volumes ends with the volume.
+    fn trim(self) -> Trim {
         let end = self.start.saturating_add(self.len);
-        Ok(Trim { next: self.start, end, least: self.least, trimmed: 0 })
+        Trim { next: self.start, end, least: self.least, trimmed: 0 }
     }
 
     /// The answer: in place of the length the number of bytes.
@@ -93,6 +86,8 @@ mod tests {
         assert_eq!(asked, Asked { start: 7, len: u64::MAX, least: 4096 });
         let told = Asked::of(&asked.told(99)).unwrap();
         assert_eq!(told, Asked { len: 99, ..asked });
+        let range = asked.trim();
+        assert_eq!((range.next, range.end, range.least, range.trimmed), (7, u64::MAX, 4096, 0));
         assert_eq!(Asked::of(&bytes[1..]), Err(Errno::EINVAL));
         assert_eq!(Asked::of(&[0; 32]), Err(Errno::EINVAL));
     }
