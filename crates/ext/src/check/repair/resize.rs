@@ -89,7 +89,7 @@ impl Work<'_> {
     fn give_contents(&mut self, ino: Ino) -> Result<(), FsError> {
         let volume = &self.checker.volume;
         let old = volume.inodes().read(ino)?;
-        if !self.checker.seen.get(ino).is_some_and(|seen| !seen.bad_map)
+        if self.checker.seen.get(ino).is_none_or(|seen| seen.bad_map)
             || !volume.maps().has_blocks(&old)
         {
             return Ok(());
