@@ -132,8 +132,8 @@ pub fn examine_mounted(mount: &Path) -> Result<Examined, Error> {
     through_snapshot(mount, |path| examine(path, &Place::default(), Mode::Check, &[]))
 }
 
-/// Checks a file system as [`examine_mounted`] does, and corrects it while it is in use: what is lost
-/// is released. Where something else is wrong, nothing is corrected, and the volume is marked as one
+/// Checks a file system as [`examine_mounted`] does, and corrects it while it is in use: what is
+/// lost is released. Where something else is wrong, nothing is corrected, and the volume is marked as one
 /// that must be checked when it is not in use. `corrected` is called with numbers of corrections, made
 /// and all.
 ///

@@ -219,7 +219,7 @@ impl BlockDevice for SnapshotOrigin {
         self.copies.device.flush()
     }
 
-    /// Nothing is discarded before the snapshot has ended: what is not needed any more would be
+    /// Nothing is discarded before the snapshot has ended: blocks that are free now would be
     /// copied for it.
     fn discard(&self, at: Lba, len: u64) -> Result<(), DeviceError> {
         match self.copies.has_ended.load(Ordering::Acquire) {

@@ -292,7 +292,7 @@ fn as_much_is_trimmed_and_discarded_as_by_the_kernel() {
     assert!(ours.abs_diff(theirs) <= MIB, "{sizes:?}");
 }
 
-/// What is marked as free may be in use there.
+/// Blocks that are marked as free may be in use there.
 #[test]
 fn an_image_that_is_not_clean_is_not_trimmed() {
     if !ready() {

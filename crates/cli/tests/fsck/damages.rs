@@ -1,4 +1,4 @@
-//! Random damage of volumes of twelve kinds, beside e2fsck: a slice of what `bench/damages.py` makes.
+//! Random damage of volumes of twelve kinds, beside e2fsck: a slice of `bench/damages.py`.
 
 use crate::judges;
 use std::process::Command;

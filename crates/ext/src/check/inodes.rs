@@ -86,7 +86,7 @@ pub(super) struct Claims {
     is_cut: bool,
 }
 
-/// What the map of the resize inode is.
+/// The state of the map of the resize inode.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ResizeState {
     Sound,
