@@ -137,7 +137,10 @@ fn each_recording_is_scored_where_the_others_lay_out() {
     let two = of(&[&traces[0], &traces[1]]);
     assert!(two[0]["seeks"].is_array());
     assert_eq!(of(&[&traces[0], &traces[1], &copy]), two);
-    let own = optimized["traces"][0]["after"]["seeks"].as_u64().expect("number");
+    // The layout has the order of one of them.
+    let traces = optimized["traces"].as_array().expect("array").iter();
+    let own = traces.map(|trace| trace["after"]["seeks"].as_u64().expect("number")).min();
+    let own = own.expect("there are four");
     assert!(own * 2 < *least, "a recording is no measure of other runs: {own}, {least}");
 }
 
