@@ -91,7 +91,9 @@ fn volumes_with_clusters_and_quotas_are_optimized() {
         run("mke2fs", &["-q", "-F", "-t", "ext4", "-O", feature, "-d", &tree, &image, "32M"]);
         run("sh", &["-c", &format!("e2fsck -fy {image} || test $? = 1")]);
         let before = fs::read(&image).expect("image");
-        text(&seekless(&["check", "-y", "-D", &image]));
+        // Directories that become shorter change the usage of quotas, which counts as a correction.
+        let done = seekless(&["check", "-y", "-D", &image]);
+        assert!(matches!(done.status.code(), Some(0 | 1)), "{feature}: {done:?}");
         assert!(before != fs::read(&image).expect("image"), "{feature}: not written");
         run("e2fsck", &["-fn", &image]);
     }
