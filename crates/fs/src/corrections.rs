@@ -11,6 +11,9 @@
 use crate::check::{Finding, Report};
 use seekless_units::{Extent, GroupNo, Ino};
 
+/// The directory in the root in which directories without a name get one.
+pub const LOST_FOUND: &[u8] = b"lost+found";
+
 /// A correction.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Correction {

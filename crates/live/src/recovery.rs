@@ -6,13 +6,12 @@ use crate::features::Recovery;
 use crate::link_order::{LinkOrder, OrderedLinks};
 use crate::{Ids, Live};
 use seekless_cache::{ChangeId, Kind, Role};
-use seekless_fs::corrections::Correction;
+use seekless_fs::corrections::{Correction, LOST_FOUND};
 use seekless_fs::operate::{NewFile, Ownership};
 use seekless_fs::{FileKind, FsError};
 use seekless_units::Ino;
 
-const LOST_FOUND: &[u8] = b"lost+found";
-/// Its mode, as in `fsck_ffs`.
+/// The mode of `lost+found`, as in `fsck_ffs`.
 const LOST_FOUND_MODE: u16 = 0o1700;
 
 /// Names that are tried for a directory.

@@ -2,7 +2,7 @@
 
 use crate::{Error, Image};
 use seekless_images::ErrorKind;
-use seekless_serve::{CachedAttributes, ImageMount, MountOptions, Recorder};
+use seekless_serve::{ImageMount, KernelCache, MountOptions, Recorder};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::path::{Path, PathBuf};
@@ -87,7 +87,7 @@ impl<'a> Mount<'a> {
             everyone: self.allows_others || rustix::process::geteuid().is_root(),
             writable: false,
             flags: &[],
-            cached: CachedAttributes::default(),
+            cached: KernelCache::default(),
         };
         let mount = ImageMount::new(self.image.shared(), recorder.clone(), READ_AHEAD);
         let faults = mount.faults();

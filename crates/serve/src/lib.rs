@@ -45,5 +45,5 @@ pub use kernel::now;
 pub use live::LiveMount;
 pub use options::LiveMountOptions;
 pub use recorder::Recorder;
-pub use session::{CachedAttributes, MountOptions, serve};
+pub use session::{KernelCache, MountOptions, serve};
 pub use volume::{Locked, RecoveryEnd, Volume, VolumeRecovery};

@@ -13,12 +13,10 @@ mod trim;
 use super::kernel::{
     NAME_MAX, TTL, answer_empty, answer_entry, errno, file_attr, generation, name_of,
 };
-use crate::session::CachedAttributes;
-use crate::volume::{Locked, Recovered, Volume};
+use crate::volume::{Locked, Recovered, Volume, number};
 use fuser::{Errno, FileAttr, Generation, INodeNo, ReplyEmpty, ReplyEntry, Request};
 use listing::Listings;
 use seekless_fs::Attr;
-use seekless_fs::corrections::Correction;
 use seekless_fs::operate::{FsyncParts, NewFile, Operate, Ownership};
 use seekless_units::Ino;
 use std::collections::HashMap;
@@ -39,7 +37,6 @@ pub struct LiveMount {
     /// Lookup counts of inodes that the kernel has not forgotten.
     known: Mutex<HashMap<u64, u64>>,
     listings: Listings,
-    cached: CachedAttributes,
 }
 
 impl LiveMount {
@@ -59,25 +56,7 @@ impl LiveMount {
             keep: if ignores_case { Duration::ZERO } else { TTL },
             known: Mutex::default(),
             listings: Listings::default(),
-            cached: CachedAttributes::default(),
         }
-    }
-
-    /// The attributes that the kernel has of it, for [`MountOptions`](crate::MountOptions).
-    #[must_use]
-    pub fn cached(&self) -> CachedAttributes {
-        self.cached.clone()
-    }
-
-    /// Has the kernel ask for the attributes of files that were corrected.
-    fn forget_attributes(&self, corrected: &[Correction]) {
-        let files = corrected.iter().filter_map(|correction| match *correction {
-            Correction::DropLinks { ino, .. }
-            | Correction::Shorten(ino)
-            | Correction::Sectors(ino) => Some(ino),
-            _ => None,
-        });
-        files.for_each(|ino| self.cached.forget(self.number(ino)));
     }
 
     /// Checks the length of a name.
@@ -94,7 +73,7 @@ impl LiveMount {
     }
 
     fn number(&self, ino: Ino) -> INodeNo {
-        if ino == self.root { INodeNo::ROOT } else { INodeNo(u64::from(ino.get())) }
+        number(self.root, ino)
     }
 
     fn shown(&self, attr: &Attr) -> (FileAttr, Generation) {

@@ -2,22 +2,38 @@
 
 use fuser::{Config, Filesystem, INodeNo, MountOption, Notifier, Session, SessionACL};
 use signal_hook::iterator::Signals;
+use std::ffi::OsStr;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, OnceLock};
 
-/// The attributes of files that the kernel has in its cache.
+/// The kernel's cache of a mount: attributes, names, and listings of directories. Whatever the server
+/// changes by itself must be forgotten there.
 #[derive(Clone, Debug, Default)]
-pub struct CachedAttributes(Arc<OnceLock<Notifier>>);
+pub struct KernelCache(Arc<OnceLock<Notifier>>);
 
-impl CachedAttributes {
-    /// Has the kernel ask for the attributes of a file when they are needed next.
+impl KernelCache {
+    /// Forgets the attributes of a file.
     pub(crate) fn forget(&self, ino: INodeNo) {
-        if let Some(kernel) = self.0.get() {
-            // The kernel need not know the file. Other failures are those of the session, which ends.
-            let _ = kernel.inval_inode(ino, -1, 0);
-        }
+        self.notify(|kernel| kernel.inval_inode(ino, -1, 0));
+    }
+
+    /// Forgets the listing of a directory, and its attributes.
+    pub(crate) fn forget_listing(&self, dir: INodeNo) {
+        self.notify(|kernel| kernel.inval_inode(dir, 0, 0));
+    }
+
+    /// Forgets a name, or that there is none. Waits for operations on the directory: not to be called
+    /// by a thread that serves these.
+    pub(crate) fn forget_name(&self, dir: INodeNo, name: &[u8]) {
+        self.notify(|kernel| kernel.inval_entry(dir, OsStr::from_bytes(name)));
+    }
+
+    /// The kernel need not know the file. Other failures are those of the session, which ends.
+    fn notify(&self, notify: impl FnOnce(&Notifier) -> io::Result<()>) {
+        let _ = self.0.get().map(notify);
     }
 }
 
@@ -33,8 +49,8 @@ pub struct MountOptions<'a> {
     pub writable: bool,
     /// Further options passed to the kernel.
     pub flags: &'a [MountOption],
-    /// Those that the file system may have the kernel forget.
-    pub cached: CachedAttributes,
+    /// The cache of which the file system has the kernel forget parts.
+    pub cached: KernelCache,
 }
 
 impl MountOptions<'_> {

@@ -1,13 +1,14 @@
 //! Images of any format, open for changes.
 
-use crate::LiveMountOptions;
+use crate::{KernelCache, LiveMountOptions};
+use fuser::INodeNo;
 use seekless_cache::{Counters, Discipline};
 use seekless_device::{BlockDevice, Clock, SnapshotOrigin, WriteQueue};
 use seekless_formats::{BackgroundCheck, InUse, Mounting, Step, Wall, claim, recover, release};
 use seekless_fs::FsError;
-use seekless_fs::corrections::{Correction, Corrections};
+use seekless_fs::corrections::{Correction, Corrections, LOST_FOUND};
 use seekless_fs::operate::{Operate, Trim};
-use seekless_units::Lba;
+use seekless_units::{Ino, Lba};
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -16,6 +17,11 @@ use std::time::Duration;
 
 /// Maximum number of bytes of writes in the queue.
 const MOST_QUEUED: usize = 64 << 20;
+
+/// FUSE's number of an inode: that of the root is 1.
+pub(crate) fn number(root: Ino, ino: Ino) -> INodeNo {
+    if ino == root { INodeNo::ROOT } else { INodeNo(u64::from(ino.get())) }
+}
 
 /// An image open for changes, shared with the code that ticks and unmounts it.
 #[derive(Clone)]
@@ -27,6 +33,7 @@ pub struct Volume {
     recovery: Arc<RecoveryState>,
     /// The number of the check of a snapshot that began last; changed with the file system locked.
     check: Arc<AtomicU64>,
+    cached: KernelCache,
 }
 
 /// How far a volume has come with its recovery.
@@ -105,7 +112,8 @@ impl Volume {
         let mounting = Mounting { ignore_checksums, ..options.how.clone() };
         let live = (known.open_live)(device, clock, &mounting, wall)?;
         let live = Arc::new(Mutex::new(live));
-        Ok(Self { live, queue: None, recovery: Arc::default(), check: Arc::default() })
+        let (recovery, check) = Default::default();
+        Ok(Self { live, queue: None, recovery, check, cached: KernelCache::default() })
     }
 
     /// As [`open`](Self::open), for an image that is to be recovered while it is in use
@@ -229,7 +237,49 @@ impl Volume {
             drop(live);
             self.write_queued()
         });
+        self.forget(some);
         is_current.then_some(done)
+    }
+
+    /// The kernel's cache of its mount, for [`MountOptions`](crate::MountOptions).
+    #[must_use]
+    pub fn cached(&self) -> KernelCache {
+        self.cached.clone()
+    }
+
+    /// Has the kernel forget the files and names that corrections change.
+    fn forget(&self, corrections: &[Correction]) {
+        let root = self.lock().root();
+        let number = |ino| number(root, ino);
+        for correction in corrections {
+            match *correction {
+                Correction::DropLinks { ino, .. }
+                | Correction::RaiseLinks { ino, .. }
+                | Correction::Shorten(ino)
+                | Correction::Sectors(ino) => self.cached.forget(number(ino)),
+                Correction::RemoveName { dir, ref name, ino } => {
+                    self.cached.forget_name(number(dir), name);
+                    self.cached.forget_listing(number(dir));
+                    self.cached.forget(number(ino));
+                }
+                Correction::SetParent { dir, from, to } => {
+                    self.cached.forget_listing(number(dir));
+                    from.into_iter().chain([to]).for_each(|ino| self.cached.forget(number(ino)));
+                }
+                Correction::Connect { dir, .. } => {
+                    let home = self.lock().lookup(dir, b"..");
+                    self.cached.forget_name(number(root), LOST_FOUND);
+                    let listed = [Some(root), Some(dir), home.ok().flatten()];
+                    let listed = listed.into_iter().flatten();
+                    listed.for_each(|ino| self.cached.forget_listing(number(ino)));
+                }
+                // Nobody can have reached these.
+                Correction::Delete(_)
+                | Correction::FreeInode(_)
+                | Correction::FreeRun(_)
+                | Correction::Recount { .. } => {}
+            }
+        }
     }
 
     /// Ends such a check; `None` as above.
@@ -335,7 +385,9 @@ impl VolumeRecovery {
             step(&mut **self.volume.live())?;
             self.volume.write_queued()
         };
-        recover(&corrections, &mut locked)?;
+        let recovered = recover(&corrections, &mut locked);
+        self.volume.forget(&corrections.all);
+        recovered?;
         if corrections.are_complete() {
             self.volume.recovery.set(Recovered::Yes);
         }

@@ -13,8 +13,8 @@ use recovery::Running;
 use seekless_device::RealClock;
 use seekless_fs::FsError;
 use seekless_serve::{
-    self as serve, CachedAttributes, Filesystem, ImageMount, LiveMount, LiveMountOptions,
-    MountOptions, Recorder, Volume,
+    self as serve, Filesystem, ImageMount, KernelCache, LiveMount, LiveMountOptions, MountOptions,
+    Recorder, Volume,
 };
 use seekless_units::{ByteLen, parse_size};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
@@ -98,7 +98,7 @@ fn run_read_only(
         .map_err(|_| Failure::usage("--read-ahead is too large"))?;
     let mount = ImageMount::new(image, recorder.clone(), read_ahead.max(4096));
     let faults = mount.faults();
-    let served = serve_until_unmounted(args, options, (mount, CachedAttributes::default()), global);
+    let served = serve_until_unmounted(args, options, (mount, KernelCache::default()), global);
     if let (Some(recorder), Some(path)) = (recorder, &args.record) {
         recorder.finish().map_err(|error| Failure::io(path.display(), &error))?;
     }
@@ -113,7 +113,7 @@ fn run_read_only(
 fn serve_until_unmounted<FS: Filesystem + Send + 'static>(
     args: &MountArgs,
     options: &LiveMountOptions,
-    (mount, cached): (FS, CachedAttributes),
+    (mount, cached): (FS, KernelCache),
     global: &Global,
 ) -> Result<ExitCode, Failure> {
     // Before mounting: a signal after it must find its handler.
@@ -169,7 +169,7 @@ fn run_writable(
     print_when_asked(volume.clone(), global.json)?;
     let recovery = recovery.map(|recovery| Running::start(recovery, &args.image, global));
     let mount = LiveMount::new(volume.clone());
-    let cached = mount.cached();
+    let cached = volume.cached();
     let served = serve_until_unmounted(args, &options, (mount, cached), global);
     drop(stop);
     let _ = ticker.join();

@@ -56,6 +56,28 @@ fn answer_check(done: Option<Result<(), FsError>>) -> Result<Vec<u8>, Errno> {
     done.map(|()| Vec::new()).map_err(busy)
 }
 
+impl LiveMount {
+    /// Serves a request for corrections on a thread of its own, which may wait for operations that are
+    /// served meanwhile.
+    fn answer_correct(&self, data: &[u8], reply: ReplyIoctl) {
+        let volume = self.volume.clone();
+        let asked = Corrected::decode(data).and_then(|Corrected { check, some }| {
+            let some = some.into_iter().map(check_mounted::decode);
+            Some((check, some.collect::<Option<Vec<_>>>()?))
+        });
+        let serve = move || {
+            let done = asked.ok_or(Errno::EINVAL);
+            let done = done.and_then(|(check, some)| answer_check(volume.correct(check, &some)));
+            match done {
+                Ok(data) => reply.ioctl(0, &data),
+                Err(error) => reply.error(error),
+            }
+        };
+        // Without a thread, the reply is dropped with the closure: EIO.
+        let _ = std::thread::Builder::new().spawn(serve);
+    }
+}
+
 /// Whether a user may set flags of a file: the owner those that restrict nobody, root all. Since
 /// Linux 5.13 the kernel has asked that before (`fileattr_set_prepare`), by capabilities.
 fn may_set_flags(live: &mut dyn Operate, uid: u32, ino: Ino, flags: u32) -> Result<(), Errno> {
@@ -413,6 +435,12 @@ impl Filesystem for LiveMount {
                 false => reply.error(Errno::EPERM),
             };
         }
+        if command == CORRECT {
+            return match is_in_charge(request) {
+                true => self.answer_correct(data, reply),
+                false => reply.error(Errno::EPERM),
+            };
+        }
         let done = self.ino(ino).and_then(|ino| {
             let flags = || self.volume.lock().file_flags(ino).map_err(no_flags);
             let set = |flags| {
@@ -447,16 +475,8 @@ impl Filesystem for LiveMount {
                     });
                     Ok(Listed::encode(&listed.collect::<Vec<_>>()))
                 }
-                BEGIN_CHECK | CORRECT | END_CHECK if !is_in_charge(request) => Err(Errno::EPERM),
+                BEGIN_CHECK | END_CHECK if !is_in_charge(request) => Err(Errno::EPERM),
                 BEGIN_CHECK => Ok(self.volume.begin_check().to_ne_bytes().to_vec()),
-                CORRECT => {
-                    let Corrected { check, some } = Corrected::decode(data).ok_or(Errno::EINVAL)?;
-                    let some = some.into_iter().map(check_mounted::decode);
-                    let some: Vec<_> = some.collect::<Option<_>>().ok_or(Errno::EINVAL)?;
-                    let done = self.volume.correct(check, &some);
-                    self.forget_attributes(&some);
-                    answer_check(done)
-                }
                 END_CHECK => {
                     let (check, sound) = decode_end(data).ok_or(Errno::EINVAL)?;
                     answer_check(self.volume.end_check(check, sound))
