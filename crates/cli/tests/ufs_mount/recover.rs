@@ -327,6 +327,66 @@ fn corrected_in_use_on_request() {
     assert!(corrected > 0, "nothing was lost in {KILLS} kills");
 }
 
+/// Takes the name `lost` of a directory off the disk (`struct direct`: the inode's number, two bytes of
+/// length, kind, length of the name).
+fn take_name(image: &str) {
+    let mut bytes = fs::read(image).expect("image");
+    let name = b"\x04\x04lost\0";
+    let at: Vec<usize> =
+        (0..bytes.len() - name.len()).filter(|&at| bytes[at..].starts_with(name)).collect();
+    let [at] = at[..] else { panic!("the name is at {at:?}") };
+    bytes[at - 6..at - 2].fill(0);
+    fs::write(image, bytes).expect("image");
+}
+
+fn names(dir: &Path) -> Vec<String> {
+    let entries = fs::read_dir(dir).expect("list").map(|entry| entry.expect("entry").file_name());
+    let mut names: Vec<String> = entries.map(|name| name.into_string().expect("name")).collect();
+    names.sort();
+    names
+}
+
+/// The kernel keeps listings, and that there is no `lost+found`.
+#[test]
+fn a_directory_that_gets_a_name_is_shown() {
+    if !ready() {
+        return;
+    }
+    for has_home in [false, true] {
+        let scratch = Scratch::new("ufs-correct-name");
+        let (image, at) = (scratch.join("image"), scratch.path().join("at"));
+        let messages = scratch.join("messages");
+        fs::create_dir(&at).expect("mount point");
+        make(&image, "ufs2", "16M", &[]);
+        let server = Server::start(&image, &at, "rw,softdep", &messages);
+        fs::create_dir_all(at.join("dir/lost")).expect("mkdir");
+        fs::write(at.join("dir/lost/file"), b"kept").expect("write");
+        let home = at.join("lost+found");
+        if has_home {
+            fs::create_dir(&home).expect("mkdir");
+        }
+        server.end(&at);
+        take_name(&image);
+        let server = Server::start(&image, &at, "rw,softdep", &messages);
+        for _ in 0..2 {
+            assert!(names(&at.join("dir")).is_empty());
+            assert_eq!(home.exists(), has_home);
+            assert!(!has_home || names(&home).is_empty());
+            assert_eq!(names(&at).contains(&"lost+found".to_string()), has_home);
+        }
+        let links = fs::metadata(at.join("dir")).expect("dir").nlink();
+        let mnt = at.to_str().expect("path");
+        let done = seekless(&["check", "--background", "-p", mnt]);
+        assert_eq!(done.status.code(), Some(1), "{done:?}");
+        assert!(names(&at).contains(&"lost+found".to_string()), "{:?}", names(&at));
+        let [name] = &names(&home)[..] else { panic!("{:?}", names(&home)) };
+        assert_eq!(fs::read(home.join(name).join("file")).expect("read"), b"kept");
+        assert_eq!(fs::metadata(at.join("dir")).expect("dir").nlink(), links - 1);
+        server.end(&at);
+        text(&seekless(&["check", &image]));
+    }
+}
+
 /// Directories that were being moved have two names: these are not corrected on request.
 #[test]
 fn what_is_not_corrected_in_use_marks_the_volume() {
