@@ -346,6 +346,19 @@ fn names(dir: &Path) -> Vec<String> {
     names
 }
 
+/// The names in an open directory, from its beginning on. The attributes are not read, with which the
+/// kernel would learn that it has changed.
+fn raw_names(dir: &File) -> Vec<String> {
+    rustix::fs::seek(dir, rustix::fs::SeekFrom::Start(0)).expect("seek");
+    let (mut buf, mut names) = (Vec::with_capacity(1 << 15), Vec::new());
+    let mut entries = rustix::fs::RawDir::new(dir, buf.spare_capacity_mut());
+    while let Some(entry) = entries.next() {
+        names.push(entry.expect("entry").file_name().to_str().expect("name").to_string());
+    }
+    names.retain(|name| name != "." && name != "..");
+    names
+}
+
 /// The kernel keeps listings, and that there is no `lost+found`.
 #[test]
 fn a_directory_that_gets_a_name_is_shown() {
@@ -375,9 +388,15 @@ fn a_directory_that_gets_a_name_is_shown() {
             assert_eq!(names(&at).contains(&"lost+found".to_string()), has_home);
         }
         let links = fs::metadata(at.join("dir")).expect("dir").nlink();
+        let open = has_home.then(|| File::open(&home).expect("open"));
+        assert_eq!(open.as_ref().map(raw_names).unwrap_or_default(), [""; 0]);
         let mnt = at.to_str().expect("path");
         let done = seekless(&["check", "--background", "-p", mnt]);
         assert_eq!(done.status.code(), Some(1), "{done:?}");
+        if let Some(open) = &open {
+            assert_eq!(raw_names(open).len(), 1, "a kept listing");
+        }
+        drop(open);
         assert!(names(&at).contains(&"lost+found".to_string()), "{:?}", names(&at));
         let [name] = &names(&home)[..] else { panic!("{:?}", names(&home)) };
         assert_eq!(fs::read(home.join(name).join("file")).expect("read"), b"kept");
