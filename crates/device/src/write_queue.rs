@@ -122,8 +122,8 @@ impl WriteQueue {
     ///
     /// # Errors
     /// The error of the first failed request, if the position is behind it: none after it is
-    /// performed, and all later writes and flushes return the same error. A discard that fails is
-    /// told to the next one only.
+    /// performed, and all later writes and flushes return the same error. The error of a discard is
+    /// returned by the next discard, which is not performed, and by no other request.
     pub fn perform(&self, place: QueuePlace) -> Result<(), DeviceError> {
         let mut state = self.lock();
         while state.performed < place.0 {
@@ -222,11 +222,11 @@ impl BlockDevice for WriteQueue {
         Ok(())
     }
 
-    /// The error is that of an earlier discard.
+    /// The error is that of an earlier discard, once.
     fn discard(&self, at: Lba, len: u64) -> Result<(), DeviceError> {
         check_range(at, len as usize, self.len())?;
         let mut state = self.sound()?;
-        if let Some(failure) = &state.discard_failure {
+        if let Some(failure) = state.discard_failure.take() {
             return Err(failure.error());
         }
         state.requests.push_back(Request::Discard(at, len));
@@ -353,6 +353,8 @@ mod tests {
             Err(DeviceError::Io { at, source })
                 if at == Lba::new(8) && source.raw_os_error() == Some(EOPNOTSUPP)
         ));
+        // It is returned once.
+        queue.discard(Lba::new(16), 4096).unwrap();
         queue.write(Lba::new(4), &[1; 512]).unwrap();
         queue.perform(queue.end()).unwrap();
     }
