@@ -47,7 +47,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from e2fsprogs_cases import SEEKLESS, manifest, run, stops, verdict
+from e2fsprogs_cases import CODES, RULES as E2FSPROGS_RULES, SEEKLESS, breaks, describe, manifest, run, verdict
 
 TIME = "1700000000"
 UUID = "6d9b3cbc-94f3-4b4e-8a4f-3d0b9a7a9f10"
@@ -352,34 +352,18 @@ def judge(seed, kind, volume, sound, scratch, keep):
     ours = manifest(copy)
     row["compared"] = theirs is not None
     row["lost"] = [] if theirs is None else ["all"] if ours is None else lost(sound, theirs, ours)
-    if keep and any(not RULES[name](row) for name in DIFFERENCES):
+    if keep and breaks(row, RULES, DIFFERENCES):
         (keep / f"{seed}.img").write_bytes(data)
     shutil.rmtree(scratch)
     return row
 
 
-RULES = {
-    "same verdict": lambda row: (row["theirs -n"] == 0) == (row["ours -n"] == 0),
-    "clean after -y": lambda row: row["ours after -y"] == 0,
-    "clean after e2fsck -fy": lambda row: row["theirs after -y"] == 0,
+RULES = E2FSPROGS_RULES | {
     "clean where e2fsck -fy is": lambda row: row["ours after -y"] == 0 or row["theirs after -y"] != 0,
-    "not in order wrongly, -n": lambda row: row["ours -n"] != 0 or row["theirs -n"] == 0,
-    "not in order wrongly, -y": lambda row: row["ours -y"] > 1 or row["ours after -y"] == 0,
-    "same decision of -p": lambda row: stops(row["theirs -p"]) == stops(row["ours -p"]),
-    "keeps what e2fsck keeps": lambda row: not row["lost"],
 }
 # The others are figures of e2fsck, or follow.
 DIFFERENCES = [name for name in RULES if name not in ("clean after -y", "clean after e2fsck -fy")]
 STRICT = ["same verdict", "clean where e2fsck -fy is", "keeps what e2fsck keeps"]
-
-
-def describe(row):
-    """A row as a line, with the rules that it breaks."""
-    broken = [name for name in DIFFERENCES if not RULES[name](row)]
-    codes = " ".join(f"{key} {row[key]}," for key in
-                     ("theirs -n", "ours -n", "theirs -p", "ours -p", "theirs after -y", "ours -y", "ours after -y"))
-    text = f"{row['seed']} {row['kind']}: {'; '.join(row['damage'])}: {codes} broken: {', '.join(broken) or 'none'}"
-    return text + (f"; lost: {', '.join(row['lost'][:8])}" if row["lost"] else "")
 
 
 def main():
@@ -413,8 +397,10 @@ def main():
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1))
     for row in rows:
-        if args.all or any(not RULES[name](row) for name in DIFFERENCES):
-            print(describe(row))
+        broken = breaks(row, RULES, DIFFERENCES)
+        if args.all or broken:
+            title = f"{row['seed']} {row['kind']}: {'; '.join(row['damage'])}"
+            print(describe(title, row, CODES, broken))
     version = run("e2fsck", "-V")[1].splitlines()[0]
     print(f"\n{len(rows)} damaged volumes of {len(volumes)} kinds, judged by {version}")
     print(f"e2fsck -fn finds something: {sum(row['theirs -n'] != 0 for row in rows)}; "

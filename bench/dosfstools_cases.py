@@ -30,7 +30,7 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from e2fsprogs_cases import SEEKLESS, fetch, lost, manifest, run
+from e2fsprogs_cases import SEEKLESS, breaks, describe, fetch, lost, manifest, run
 
 
 def unpack(dump, to):
@@ -83,13 +83,7 @@ RULES = {
 DIFFERENCES = [name for name in RULES if name != "clean after fsck.fat -a"]
 
 
-def describe(row):
-    """A row as a line, with the rules that it breaks."""
-    broken = [name for name in DIFFERENCES if not RULES[name](row)]
-    codes = " ".join(f"{key} {row[key]}," for key in
-                     ("theirs -n", "ours -n", "theirs after -a", "ours -y", "ours after -y"))
-    text = f"{row['name']}: {codes} broken: {', '.join(broken) or 'none'}"
-    return text + (f"; lost: {', '.join(row['lost'][:8])}" if row["lost"] else "")
+CODES = ["theirs -n", "ours -n", "theirs after -a", "ours -y", "ours after -y"]
 
 
 def main():
@@ -108,8 +102,9 @@ def main():
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1))
     for row in rows:
-        if args.all or any(not RULES[name](row) for name in DIFFERENCES):
-            print(describe(row))
+        broken = breaks(row, RULES, DIFFERENCES)
+        if args.all or broken:
+            print(describe(row["name"], row, CODES, broken))
     print(f"\n{source.name}, judged by {run('fsck.fat', '-n', '/dev/null')[1].splitlines()[0]}")
     for name, holds in RULES.items():
         print(f"{name}: {sum(map(holds, rows))} of {len(rows)}")

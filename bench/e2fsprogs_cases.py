@@ -210,12 +210,18 @@ RULES = {
 DIFFERENCES = [name for name in RULES if name != "clean after e2fsck -fy"]
 
 
-def describe(row):
-    """A row as a line, with the rules that it breaks."""
-    broken = [name for name in DIFFERENCES if not RULES[name](row)]
-    codes = " ".join(f"{key} {row[key]}," for key in
-                     ("theirs -n", "ours -n", "theirs -p", "ours -p", "theirs after -y", "ours -y", "ours after -y"))
-    text = f"{row['name']}: {codes} broken: {', '.join(broken) or 'none'}"
+CODES = ["theirs -n", "ours -n", "theirs -p", "ours -p", "theirs after -y", "ours -y", "ours after -y"]
+
+
+def breaks(row, rules, names):
+    """Those of the named rules that a row breaks."""
+    return [name for name in names if not rules[name](row)]
+
+
+def describe(title, row, keys, broken):
+    """A row as a line: its exit codes, and the rules that it breaks."""
+    codes = " ".join(f"{key} {row[key]}," for key in keys)
+    text = f"{title}: {codes} broken: {', '.join(broken) or 'none'}"
     return text + (f"; lost: {', '.join(row['lost'][:8])}" if row["lost"] else "")
 
 
@@ -237,8 +243,9 @@ def main():
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1))
     for row in rows:
-        if args.all or any(not RULES[name](row) for name in DIFFERENCES):
-            print(describe(row))
+        broken = breaks(row, RULES, DIFFERENCES)
+        if args.all or broken:
+            print(describe(row["name"], row, CODES, broken))
     version = run("e2fsck", "-V")[1].splitlines()[0]
     print(f"\n{source.name}, judged by {version}; left out, without an image: {len(made) - len(rows)}")
     groups = {kind: [row for row in rows if row["name"].startswith(kind)] for kind in ("f_", "j_")}
