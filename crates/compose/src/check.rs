@@ -132,10 +132,10 @@ pub fn examine_mounted(mount: &Path) -> Result<Examined, Error> {
     through_snapshot(mount, |path| examine(path, &Place::default(), Mode::Check, &[]))
 }
 
-/// Checks a file system as [`examine_mounted`] does, and corrects it while it is in use: what is
-/// lost is released. Where something else is wrong, nothing is corrected, and the volume is marked as one
-/// that must be checked when it is not in use. `corrected` is called with numbers of corrections, made
-/// and all.
+/// Checks a mounted volume as [`examine_mounted`] does, and releases lost files, links, inodes and
+/// blocks while it is in use. If anything else is wrong, it corrects nothing, and marks the volume as
+/// one that must be checked when it is not in use. Calls `corrected` with the number of corrections
+/// made, and of all.
 ///
 /// # Errors
 /// As [`examine_mounted`]; those of the corrections, after which it is marked so, too.

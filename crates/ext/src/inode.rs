@@ -473,7 +473,7 @@ mod tests {
         (fields[0], fields[at]) = (4, 7);
         assert_eq!(late_times(&core, &fields), [at]);
         fields[4..8].copy_from_slice(&XATTR_MAGIC.to_le_bytes());
-        assert_eq!(late_times(&core, &fields), []);
+        assert_eq!(late_times(&core, &fields), [0usize; 0]);
         fields[0] = 32;
         assert_eq!(late_times(&core, &fields), [at]);
     }

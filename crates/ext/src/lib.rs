@@ -25,13 +25,13 @@
 //! xattr.rs acl.rs journal/` read, with one module per on-disk structure, on top of `volume.rs`
 //! (blocks by number) and the read cache of `fs`; `backup.rs` finds copies of the superblock and
 //! of descriptors, `reserved.rs` the volume's own inodes, `quota.rs` the files of quotas,
-//! `orphans.rs` what the next mount deletes; `journal/fast_commit/` also writes, into an
+//! `orphans.rs` the files that the next mount deletes; `journal/fast_commit/` also writes, into an
 //! overlay in memory. `journal/write/` makes new transactions, for the cache of a volume in
 //! use; `journal/home.rs` is a recovery that is written to the image, for a repair and for a
 //! mount. `compose/` makes images from trees, `relayout/` makes them from images; both write
 //! through `fs::forward`. `relayout/in_place.rs` does the steps of a rearrangement within an
-//! image, each as one transaction of its journal; `undo.rs` saves what is overwritten for
-//! e2undo. `encode/` has what all writers share: extent trees and indirect blocks, directory
+//! image, each as one transaction of its journal; `undo.rs` saves overwritten blocks for
+//! e2undo. `encode/` is shared by all writers: extent trees and indirect blocks, directory
 //! blocks, checksums.
 //!
 //! `check/` finds errors and determines the repair (`fix.rs`), `check/salvage.rs` reads what is

@@ -23,15 +23,6 @@ pub(crate) const I_BLOCK_DOUBLE: usize = 13 * 4;
 /// The inode number of `..` in a directory's first block.
 pub(crate) const DOTDOT_INO: usize = 12;
 
-/// A leaf of a quota file, in bytes (`struct qt_disk_dqdbheader`, `struct v2r1_disk_dqblk`).
-pub(crate) mod quota_leaf {
-    /// In front of the first entry.
-    pub(crate) const HEADER: usize = 16;
-    /// An entry.
-    pub(crate) const ENTRY: usize = 72;
-    /// The bytes in use in an entry (`dqb_curspace`).
-    pub(crate) const CURRENT_SPACE: usize = 48;
-}
 /// The beginning of a quota file (`struct v2_disk_dqheader`, `struct v2_disk_dqinfo`).
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]

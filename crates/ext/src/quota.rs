@@ -39,11 +39,12 @@ pub(crate) fn files(sb: &Super) -> impl Iterator<Item = (usize, Ino)> + use<> {
     files.into_iter().enumerate().filter(|(_, ino)| *ino != Ino::ZERO)
 }
 
-/// Counts what an inode uses for its owners.
+/// Adds the space and inodes of an inode to the usage of its user, group and project. Inodes of a
+/// damaged volume may claim more in all than a number has room for: the sum ends at the largest.
 pub(crate) fn charge(counted: &mut UsageByKind, inode: &Inode, used: Usage) {
     for (ids, id) in counted.iter_mut().zip(owners(inode)) {
         let usage = ids.entry(id).or_default();
-        usage.space += used.space;
+        usage.space = usage.space.saturating_add(used.space);
         usage.inodes += used.inodes;
     }
 }

@@ -12,7 +12,8 @@ use seekless_fs::{FsError, Location};
 use seekless_units::Extent;
 
 impl InodePass<'_> {
-    /// Checks an inode's attributes; returns what they add to `i_blocks` and to quotas.
+    /// Checks an inode's attributes. Returns the clusters and inodes that they add to `i_blocks` and to
+    /// quotas.
     pub(super) fn attributes(&mut self, inode: &Inode) -> Result<AttributeCost, FsError> {
         let place = Location::of("attributes").in_inode(inode.ino);
         let values = self.checker.sound(

@@ -4,21 +4,20 @@ use super::ahead::ahead;
 use super::checker::Checker;
 use super::fix::{Fix, Stage};
 use super::problems;
+use super::resize_inode::check_resize_inode;
 use super::salvage::salvage;
 use super::seen::CheckedInode;
 use super::sequence::USABLE_BLOCKS;
 use crate::extent;
-use crate::indirect;
 use crate::inode::Inode;
 use crate::ondisk::{InodeCore, compat, flags, incompat, ro_compat, special};
 use crate::quota::{self, Usage};
 use crate::reserved::OwnFile;
 use crate::superblock::Super;
 use crate::xattr::inline_value;
-use seekless_fs::field::le32;
 use seekless_fs::field::{index, wide};
 use seekless_fs::{BlockMap, Corruption, FileKind, FsError, Location, Mapping};
-use seekless_units::{BlockNo, Extent, GroupNo, Ino, Lbn};
+use seekless_units::{Extent, GroupNo, Ino, Lbn};
 
 pub(super) fn place(ino: Ino) -> Location {
     Location::of("inode").in_inode(ino)
@@ -28,7 +27,7 @@ pub(super) fn place(ino: Ino) -> Location {
 const MOST_OF_SMALL: u64 = 0x7FFF_FFFF;
 
 /// The longest file that a map can hold, in bytes (e2fsck, `check_blocks`).
-fn max_len(sb: &Super, has_extents: bool) -> u64 {
+pub(super) fn max_len(sb: &Super, has_extents: bool) -> u64 {
     let size = u64::from(sb.block_size);
     if has_extents {
         return (size << 32) - 1;
@@ -81,18 +80,9 @@ pub(super) struct Claims {
     last: Option<u64>,
     duplicates: u64,
     /// Blocks in the volume's own metadata.
-    fixed: u64,
+    pub(super) fixed: u64,
     /// The rest of its map was not claimed.
     is_cut: bool,
-}
-
-/// The state of the map of the resize inode.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum ResizeState {
-    Sound,
-    /// It lists more or fewer blocks than it counts.
-    Miscounted,
-    Wrong,
 }
 
 /// Clusters and inodes that an inode's attributes take.
@@ -329,7 +319,7 @@ impl InodePass<'_> {
     fn blocks(&mut self, inode: &Inode, kind: FileKind) -> Result<bool, FsError> {
         let at = place(inode.ino);
         if inode.ino.get() == special::RESIZE {
-            return self.resize(inode);
+            return check_resize_inode(self, inode);
         }
         let map = self.checker.sound(
             self.checker.volume.maps().block_map(inode),
@@ -451,109 +441,6 @@ impl InodePass<'_> {
         }
         self.sectors(inode, claims.clusters, attributes);
         Ok(false)
-    }
-
-    /// The blocks reserved for more descriptors belong to the volume, and their place follows from
-    /// the superblock; the resize inode owns only its double-indirect block (e2fsck,
-    /// `check_resize_inode`).
-    fn resize(&mut self, inode: &Inode) -> Result<bool, FsError> {
-        let at = place(inode.ino);
-        self.attributes(inode)?;
-        let led = indirect::double_block(inode).map_or(Ok(None), |block| {
-            self.checker.volume.check_block(block, at).map(|()| Some(block))
-        });
-        let led = self.checker.sound(led, problems::INODE_BLOCK_MAP, at)?;
-        let is_used = self.checker.sb().has_compat(compat::RESIZE_INODE);
-        let Some(Some(block)) = led else {
-            if is_used && led.is_some() {
-                self.checker.unexpected(
-                    problems::INODE_BLOCK_MAP,
-                    "has no double-indirect block".into(),
-                    at,
-                );
-            }
-            self.checker.fix(Stage::Inodes, Fix::ResizeInode(inode.ino));
-            return Ok(false);
-        };
-        let mut claims = Claims::default();
-        self.claim(Extent::new(block, 1), &mut claims);
-        if claims.fixed > 0 {
-            let what = format!("block {block} is in the metadata of the file system");
-            self.checker.found(problems::INODE_BLOCK_RANGE, what, at);
-            self.checker.fix(Stage::Inodes, Fix::ResizeInode(inode.ino));
-        } else if is_used {
-            let state = self.resize_state(inode, block)?;
-            if state != ResizeState::Sound {
-                let is_expected = state == ResizeState::Miscounted;
-                let what = "does not list the room for descriptors as the superblock has it";
-                self.checker.graded(is_expected, problems::INODE_BLOCK_MAP, what.to_string(), at);
-                self.checker.fix(Stage::Inodes, Fix::ResizeInode(inode.ino));
-            }
-        }
-        Ok(false)
-    }
-
-    /// Whether the resize inode has its original map, as far as e2fsck compares it: the first
-    /// quarter of the room for descriptors, and its other numbers only with the volume and with
-    /// `i_blocks`.
-    fn resize_state(&self, inode: &Inode, double: BlockNo) -> Result<ResizeState, FsError> {
-        use ResizeState::{Miscounted, Sound, Wrong};
-        if self.checker.sb().cluster_ratio > 1 {
-            return Ok(Sound);
-        }
-        let map = self.checker.resize_map();
-        let size = u64::from(self.checker.sb().block_size);
-        let numbers = inode.core.i_block.0.chunks_exact(4);
-        let is_alone = numbers.filter(|number| number.iter().any(|&byte| byte != 0)).count() == 1;
-        let is_long = inode.len > max_len(self.checker.sb(), false);
-        if !is_alone || is_long || inode.core.i_flags.get() != 0 {
-            return Ok(Wrong);
-        }
-        let Some(primaries) = self.numbers_in(inode.ino, double)? else { return Ok(Wrong) };
-        let mut count = 1u64;
-        let mut last = 0u64;
-        let slots = size >> 2;
-        for (slot, &primary) in (0u64..).zip(&primaries).filter(|(_, primary)| **primary != 0) {
-            let primary = BlockNo::new(u64::from(primary));
-            let Some(copies) = self.numbers_in(inode.ino, primary)? else { return Ok(Wrong) };
-            count += 1;
-            for (at, copy) in (0u64..).zip(copies).filter(|(_, copy)| *copy != 0) {
-                let copy = BlockNo::new(u64::from(copy));
-                if self.checker.volume.check_block(copy, place(inode.ino)).is_err() {
-                    return Ok(Wrong);
-                }
-                count += 1;
-                let lbn = slots + 12 + slot * slots;
-                last = last.max(lbn + at + 1);
-            }
-        }
-        if inode.len < last * size {
-            return Ok(Wrong);
-        }
-        let checked = index(map.reserved >> 2);
-        for (block, bytes) in map.blocks(double).into_iter().take(checked) {
-            let Some(found) = self.numbers_in(inode.ino, block)? else { return Ok(Wrong) };
-            let is_listed = primaries.iter().any(|&it| u64::from(it) == block.get());
-            let wanted = bytes.chunks_exact(4).filter_map(|number| le32(number, 0));
-            let is_same = wanted.zip(found).take(map.copies.len()).all(|(one, other)| one == other);
-            if !is_listed || !is_same {
-                return Ok(Wrong);
-            }
-        }
-        let sectors = count * (size >> 9);
-        let is_counted = self.checker.volume.inodes().allocated_sectors(inode) == sectors;
-        Ok(if is_counted { Sound } else { Miscounted })
-    }
-
-    /// The numbers in an indirect block; `None` where it lies outside the volume.
-    fn numbers_in(&self, ino: Ino, block: BlockNo) -> Result<Option<Vec<u32>>, FsError> {
-        match self.checker.volume.block(block, place(ino)) {
-            Err(FsError::Corrupt { .. }) => Ok(None),
-            Err(error) => Err(error),
-            Ok(bytes) => {
-                Ok(Some(bytes.chunks_exact(4).filter_map(|number| le32(number, 0)).collect()))
-            }
-        }
     }
 
     pub(super) fn claim(&mut self, run: Extent, claims: &mut Claims) {

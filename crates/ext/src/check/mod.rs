@@ -1,7 +1,7 @@
 //! Checks a whole image in passes, as `e2fsck -fn` does.
 //!
 //! 0. [`metadata`]: superblock and group descriptors, against their copies
-//! 1. [`inodes`], [`fields`], [`reserved`], [`attributes`]: every inode, its blocks, its attributes
+//! 1. [`inodes`], [`fields`], [`reserved`], [`resize_inode`], [`attributes`]: every inode, its blocks, its attributes
 //! 2. [`names`], [`index`]: every directory and the inodes of its entries
 //! 3. [`paths`]: directories that are not connected to the root
 //! 4. [`links`]: link counts, unreferenced inodes, shared attributes
@@ -45,6 +45,7 @@ mod problems;
 mod quotas;
 mod repair;
 mod reserved;
+mod resize_inode;
 mod salvage;
 mod seen;
 mod sequence;

@@ -2,8 +2,8 @@
 //! the copies of its superblock.
 
 use super::fixed::FixedFile;
-use super::geometry::{GroupTables, Shape};
 use super::options::{Options, superblock_copies};
+use super::shape::{GroupTables, Shape};
 use super::summary::Identity;
 use crate::image::ExtImage;
 use crate::ondisk::{

@@ -24,6 +24,7 @@ pub(crate) mod fixed;
 pub(crate) mod geometry;
 pub(crate) mod inodes;
 pub(crate) mod options;
+pub(crate) mod shape;
 pub(crate) mod summary;
 pub(crate) mod write;
 
@@ -33,7 +34,7 @@ use crate::ondisk::{hash_version, incompat, ro_compat, special};
 use base::BaseVolume;
 use demand::TreeDemand;
 use fixed::Fixed;
-use geometry::{Geometry, Need, Shape};
+use geometry::{Geometry, Need};
 use options::Options;
 use seekless_device::BlockDevice;
 use seekless_fs::plan::{Demand, InodeTable, NewVolume, ObjectId, Plan, Space};
@@ -42,6 +43,7 @@ use seekless_fs::tree::{Node, Tree};
 use seekless_fs::{FsError, Timestamp};
 use seekless_units::{BlockNo, ByteLen, Extent, Ino};
 use sha2::{Digest, Sha256};
+use shape::Shape;
 use std::borrow::Cow;
 use summary::Identity;
 

@@ -1,6 +1,7 @@
 //! Metadata of a volume as a whole: superblock, group descriptors, bitmaps.
 
-use super::geometry::{FIRST_INO, Geometry};
+use super::geometry::Geometry;
+use super::shape::FIRST_INO;
 use crate::checksum::{crc16, crc32c};
 use crate::ondisk::{
     BG_BLOCK_UNINIT, BG_INODE_UNINIT, BG_INODE_ZEROED, CHECKSUM_CRC32C, ENCODING_STRICT,

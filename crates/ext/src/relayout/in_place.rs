@@ -24,6 +24,7 @@ use crate::journal::{LogWriter, recover_home};
 use crate::ondisk::{
     BG_BLOCK_UNINIT, InodeCore, SUPERBLOCK_IN_BLOCK, Superblock, compat, flags, incompat, ro_compat,
 };
+use crate::quota::files;
 use crate::volume::Volume;
 use seekless_cache::{Log, LogCopy, LogTransaction, Stage};
 use seekless_device::BlockDevice;
@@ -362,7 +363,7 @@ impl Mover<'_> {
         }
         // In the state after the previous steps.
         let volume = Volume::open(self.device.clone(), true)?;
-        for (kind, ino) in quota::files(sb) {
+        for (kind, ino) in files(sb) {
             let charges = &charges[kind];
             let inode = volume.inodes().read(ino)?;
             for patch in quota::patches(&volume, ino, charges)? {

@@ -1,14 +1,15 @@
 //! Quota files brought up to date: a map that grew or shrank by a block changes its owner's usage.
 
 use crate::inode::Inode;
-use crate::ondisk::quota_leaf;
-pub(crate) use crate::quota::files;
+use crate::ondisk::{QuotaEntry, QuotaLeafHead};
 use crate::quota::{BLOCK, DEPTH, MAGICS, ROOT};
 use crate::volume::Volume;
-use seekless_fs::field::{index, invalid, le32, range, truncated, wide};
+use seekless_fs::field::{index, invalid, le32, range, wide};
 use seekless_fs::{Corruption, FsError, Location};
 use seekless_units::{ByteLen, Ino};
 use std::collections::BTreeMap;
+use std::mem::offset_of;
+use zerocopy::FromBytes;
 
 /// Changes of usage by id, in bytes.
 pub(crate) type Charges = BTreeMap<u32, i64>;
@@ -81,20 +82,22 @@ impl QuotaFile<'_> {
             }
         }
         let leaf = self.block(number)?;
-        let entries =
-            leaf.get(quota_leaf::HEADER..).unwrap_or_default().chunks_exact(quota_leaf::ENTRY);
-        let is_own =
-            |entry: &[u8]| le32(entry, 0) == Some(id) && entry.iter().any(|&byte| byte != 0);
+        let entries = leaf.get(size_of::<QuotaLeafHead>()..).unwrap_or_default();
+        let mut entries = entries.chunks_exact(size_of::<QuotaEntry>()).enumerate();
         let (at, entry) = entries
-            .enumerate()
-            .find(|(_, entry)| is_own(entry))
+            .find_map(|(at, bytes)| {
+                let entry = QuotaEntry::read_from_bytes(bytes).ok()?;
+                let is_used = bytes.iter().any(|&byte| byte != 0);
+                (is_used && entry.dqb_id.get() == id).then_some((at, entry))
+            })
             .ok_or_else(|| invalid("quota id", u64::from(id), self.place()))?;
-        let old = entry.get(quota_leaf::CURRENT_SPACE..).and_then(<[u8]>::first_chunk);
-        let old = u64::from_le_bytes(*old.ok_or_else(|| truncated(self.place()))?);
+        let old = entry.dqb_curspace.get();
         let value = old
             .checked_add_signed(bytes)
             .ok_or_else(|| invalid("dqb_curspace", old, self.place()))?;
-        let inside = quota_leaf::HEADER + at * quota_leaf::ENTRY + quota_leaf::CURRENT_SPACE;
+        let inside = size_of::<QuotaLeafHead>()
+            + at * size_of::<QuotaEntry>()
+            + offset_of!(QuotaEntry, dqb_curspace);
         debug_assert!(inside + size_of::<u64>() <= index(BLOCK), "an entry lies in its leaf");
         Ok(QuotaPatch { offset: number * BLOCK + wide(inside), value })
     }

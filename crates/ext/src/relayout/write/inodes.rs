@@ -11,6 +11,7 @@ use crate::encode::rewrite::{self, InodeChange};
 use crate::inline;
 use crate::inode::Inode;
 use crate::ondisk::{flags, ro_compat};
+use crate::quota::files;
 use crate::relayout::quota::{self, Charges, QuotaPatch};
 use crate::relayout::uses_extents;
 use rayon::prelude::*;
@@ -182,7 +183,7 @@ impl RelayoutWriter<'_> {
         if !sb.has_ro_compat(ro_compat::QUOTA) {
             return Ok(());
         }
-        for (kind, ino) in quota::files(sb) {
+        for (kind, ino) in files(sb) {
             let mut charges = Charges::new();
             for (&id, &bytes) in counts.iter().flat_map(|count| &count.charges[kind]) {
                 *charges.entry(id).or_default() += bytes;

@@ -41,7 +41,7 @@ fn volume(options: &[&str], commands: &str) -> Sound {
         .collect();
     let all: Vec<&str> =
         before.iter().copied().chain(extended.iter().map(String::as_str)).collect();
-    // That of quotas leaves out what attributes take.
+    // The usage in quotas does not include attributes.
     let made = bytes_made(&all, source.path(), "20M").expect("mke2fs");
     let image = Scratch::new("features-image");
     put(image.path(), &made);
@@ -56,7 +56,7 @@ fn volume(options: &[&str], commands: &str) -> Sound {
 }
 
 /// Damages a volume by commands: e2fsck finds something, `-p` decides as that of e2fsck, and a repair
-/// ends, is clean to e2fsck, and keeps what that keeps.
+/// ends, is clean to e2fsck, and keeps the names and contents that e2fsck keeps.
 fn hold(sound: &Sound, commands: &str) {
     let bytes = after(sound, commands).unwrap_or_else(|| panic!("{commands}: nothing was changed"));
     let image = Scratch::new("features-damaged");
