@@ -24,7 +24,8 @@
 //! blocks alone, `index.rs` finds the names. `replay/` is the model of a kernel's page cache
 //! (`readahead.rs`, `listing.rs`) and of processes side by side (`interleave.rs`); `faults.rs`
 //! reads around the pages of mapped files; `symlinks.rs` adds the symlinks on the way; `planner/`
-//! determines a layout: `sequence.rs` the order, `inodes.rs` and `fill.rs` the places.
+//! determines a layout: `touches.rs` the order of several traces, `sequence.rs` that of all blocks,
+//! `inodes.rs` and `fill.rs` the places.
 //!
 //! `habits/` is the policy of `watch`, without I/O and without a clock: `streams.rs` makes
 //! episodes of opens, `habit.rs` weighs habits, `choose.rs` proposes what to lay out and says

@@ -25,7 +25,8 @@
 //! # Files
 //!
 //! `live/` answers FUSE from the engine; `listing.rs` there contains a directory's state at the
-//! start of its listing. `testbed/` puts a file system of the kernel on a modelled disk:
+//! start of its listing, `trim.rs` serves `fstrim`. `volume.rs` is the image in use, which also makes
+//! the corrections of checks; what these change, the kernel forgets (`session.rs`). `testbed/` puts a file system of the kernel on a modelled disk:
 //! `disk_server.rs` is the process that serves the disk, `mkfs.rs` makes the file system,
 //! `process.rs` runs programs that end with this process, `scratch_dir.rs` has the mount points.
 
