@@ -116,7 +116,8 @@ impl InodePass<'_> {
         let blocks_high = !sb.has_ro_compat(ro_compat::HUGE_FILE) && core.i_blocks_high.get() != 0;
         let acl_high = !sb.has_incompat(incompat::BIT64) && core.i_file_acl_high.get() != 0;
         let high = blocks_high || acl_high;
-        let address = core.i_obso_faddr.get() != 0;
+        // e2fsck looks at it when it meets a name, which an inode with a value does not have.
+        let address = core.i_obso_faddr.get() != 0 && bits & flags::EA_INODE == 0;
         let foreign = has_map && wrong & flags::EXTENTS != 0 && extent::is_root(&core.i_block.0);
         if wrong != 0 {
             let what = format!("flags {wrong:#x}, which it may not have");

@@ -325,6 +325,13 @@ fn values_are_repaired() {
     ] {
         hold(&sound, &commands);
     }
+    // Nothing that is to be repaired.
+    let bytes = after(&sound, &format!("sif <{holder}> faddr 5\n")).expect("a change");
+    let image = Scratch::new("features-address");
+    put(image.path(), &bytes);
+    assert_eq!(findings(image.path()), None);
+    let report = check(Arc::new(MemoryDevice::new(bytes))).expect("check");
+    assert!(report.is_clean(), "{:#?}", report.findings);
 }
 
 /// A file with the mark of a value keeps its name.
