@@ -1,7 +1,19 @@
 //! Formats the counters of a mount's cache, like `mount -v` and `vmstat -m` of FreeBSD.
 
-use seekless_cache::{Counters, JournalCounters, Kind};
+use seekless_cache::{Counters, JournalCounters, Kind, Limits};
 use serde_json::{Map, Value, json};
+
+/// The limits and counters of a mounted volume, as text or as JSON.
+pub(crate) fn of_mounted(limits: &Limits, counters: &Counters, as_json: bool) -> String {
+    let Limits { max_softdeps, tickdelay, .. } = limits;
+    if as_json {
+        let mut shown = json(counters);
+        shown["max_softdeps"] = json!(max_softdeps);
+        shown["tickdelay"] = json!(tickdelay);
+        return shown.to_string();
+    }
+    format!("max_softdeps {max_softdeps}, tickdelay {tickdelay}\n{}", text(counters))
+}
 
 /// The counters as text: writes and reads, the limits of soft updates, the journal, and a line for
 /// each kind of dependency that was ever created.

@@ -2,7 +2,7 @@
 
 use crate::parameter::Argument;
 use crate::table::{KnownFormat, formats_with};
-use seekless_cache::{Config, Counters, Discipline};
+use seekless_cache::{Config, Counters, Discipline, Limits};
 use seekless_device::BlockDevice;
 use seekless_fs::corrections::Correction;
 use seekless_fs::operate::Operate;
@@ -109,6 +109,15 @@ pub trait InUse: Operate {
     /// The counters of its cache.
     fn counters(&self) -> &Counters;
 
+    /// As [`Live::limits`].
+    fn limits(&self) -> Limits;
+
+    /// As [`Live::set_limits`].
+    fn set_limits(&mut self, limits: Limits);
+
+    /// As [`Live::zero_counters`].
+    fn zero_counters(&mut self);
+
     /// As [`Live::next_due`].
     fn next_due(&self) -> Option<Nanos>;
 
@@ -158,6 +167,18 @@ pub trait InUse: Operate {
 impl<F: Named + 'static> InUse for Live<F> {
     fn counters(&self) -> &Counters {
         Self::counters(self)
+    }
+
+    fn limits(&self) -> Limits {
+        Self::limits(self)
+    }
+
+    fn set_limits(&mut self, limits: Limits) {
+        Self::set_limits(self, limits);
+    }
+
+    fn zero_counters(&mut self) {
+        Self::zero_counters(self);
     }
 
     fn next_due(&self) -> Option<Nanos> {

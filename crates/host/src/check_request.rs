@@ -79,7 +79,7 @@ pub fn decode_end(request: &[u8]) -> Option<(u64, bool)> {
 }
 
 /// Numbers in the byte order of the machine.
-fn words(request: &[u8]) -> impl Iterator<Item = u64> {
+pub(crate) fn words(request: &[u8]) -> impl Iterator<Item = u64> {
     request.as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word))
 }
 
@@ -112,7 +112,7 @@ pub fn end_check(root: &File, check: u64, sound: bool) -> io::Result<()> {
 }
 
 /// `argument` has as many bytes as are encoded in the request.
-fn ioctl(root: &File, request: u32, argument: *mut libc::c_void) -> io::Result<()> {
+pub(crate) fn ioctl(root: &File, request: u32, argument: *mut libc::c_void) -> io::Result<()> {
     // SAFETY: the kernel reads or writes the bytes that are encoded in the request, and these are
     // those of the argument, which the caller keeps for as long.
     let failed = unsafe { libc::ioctl(root.as_raw_fd(), request as libc::Ioctl, argument) } < 0;

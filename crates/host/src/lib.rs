@@ -74,6 +74,7 @@ pub mod running;
 pub mod scratch;
 pub mod snapshot_request;
 pub mod tracefs;
+pub mod tuning_request;
 pub mod xfs;
 
 pub use error::HostError;

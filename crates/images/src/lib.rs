@@ -41,6 +41,7 @@ mod snapshot_mounted;
 mod snapshot_path;
 mod stop;
 pub mod targets;
+pub mod tune_mounted;
 mod vhd;
 
 pub use error::{Error, ErrorKind, refuse_directory};

@@ -43,7 +43,7 @@ mod volume;
 pub use fuser::Filesystem;
 pub use image::{Faults, ImageMount};
 pub use kernel::now;
-pub use live::LiveMount;
+pub use live::{LiveMount, Statistics};
 pub use options::LiveMountOptions;
 pub use recorder::Recorder;
 pub use session::{KernelCache, MountOptions, serve};

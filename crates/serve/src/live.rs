@@ -16,6 +16,7 @@ use super::kernel::{
 use crate::volume::{Locked, Recovered, Volume, number};
 use fuser::{Errno, FileAttr, Generation, INodeNo, ReplyEmpty, ReplyEntry, Request};
 use listing::Listings;
+use seekless_cache::{Counters, Limits};
 use seekless_fs::Attr;
 use seekless_fs::operate::{FsyncParts, NewFile, Operate, Ownership};
 use seekless_units::Ino;
@@ -37,12 +38,17 @@ pub struct LiveMount {
     /// Lookup counts of inodes that the kernel has not forgotten.
     known: Mutex<HashMap<u64, u64>>,
     listings: Listings,
+    statistics: Statistics,
 }
+
+/// How limits and counters are shown, as text or as JSON, to those that ask a mounted volume for
+/// them ([`seekless_host::tuning_request`]).
+pub type Statistics = fn(&Limits, &Counters, json: bool) -> String;
 
 impl LiveMount {
     /// Serves a volume, whose owner must tick and unmount it.
     #[must_use]
-    pub fn new(volume: Volume) -> Self {
+    pub fn new(volume: Volume, statistics: Statistics) -> Self {
         let (root, space, ignores_case) = {
             let mut live = volume.lock();
             (live.root(), live.space(), live.ignores_case())
@@ -56,6 +62,7 @@ impl LiveMount {
             keep: if ignores_case { Duration::ZERO } else { TTL },
             known: Mutex::default(),
             listings: Listings::default(),
+            statistics,
         }
     }
 
@@ -338,7 +345,7 @@ mod tests {
         let clock = Arc::new(RealClock::new());
         let wall = Box::new(crate::now);
         let volume = Volume::open(device, clock, &options, false, wall).unwrap();
-        (gate, LiveMount::new(volume))
+        (gate, LiveMount::new(volume, |_, _, _| String::new()))
     }
 
     fn make(mount: &LiveMount, name: &[u8]) -> Result<Ino, Errno> {

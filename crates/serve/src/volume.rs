@@ -2,12 +2,13 @@
 
 use crate::{KernelCache, LiveMountOptions};
 use fuser::INodeNo;
-use seekless_cache::{Counters, Discipline};
+use seekless_cache::{Counters, Discipline, Limits};
 use seekless_device::{BlockDevice, Clock, SnapshotOrigin, WriteQueue};
 use seekless_formats::{BackgroundCheck, InUse, Mounting, Step, Wall, claim, recover, release};
 use seekless_fs::FsError;
 use seekless_fs::corrections::{Correction, Corrections, LOST_FOUND};
 use seekless_fs::operate::{Operate, Trim};
+use seekless_host::tuning_request::Adjustment;
 use seekless_units::{Ino, Lba};
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -176,6 +177,35 @@ impl Volume {
     #[must_use]
     pub fn counters(&self) -> Counters {
         *self.live.lock().unwrap_or_else(PoisonError::into_inner).counters()
+    }
+
+    /// The limits of its pending changes.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        self.live().limits()
+    }
+
+    /// Changes settings; `false` for values that are not possible, and then nothing changes.
+    pub(crate) fn adjust(&self, asked: &Adjustment) -> bool {
+        let mut live = self.live();
+        let mut limits = live.limits();
+        if let Some(most) = asked.max_softdeps {
+            let Some(most) = usize::try_from(most).ok().filter(|most| *most > 0) else {
+                return false;
+            };
+            limits.max_softdeps = most;
+        }
+        if let Some(ticks) = asked.tickdelay {
+            let Some(ticks) = u32::try_from(ticks).ok().filter(|ticks| *ticks > 0) else {
+                return false;
+            };
+            limits.tickdelay = ticks;
+        }
+        live.set_limits(limits);
+        if asked.zero_counters {
+            live.zero_counters();
+        }
+        true
     }
 
     /// Performs all queued writes and flushes, without locking the file system.

@@ -2,6 +2,7 @@
 
 mod help;
 mod recovery;
+mod settings;
 
 use crate::args::{Global, OpenArgs, PlaceArgs};
 use crate::failure::{Failure, Kind};
@@ -17,10 +18,11 @@ use seekless_serve::{
     Recorder, Volume,
 };
 use seekless_units::{ByteLen, parse_size};
+use settings::Setting;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -29,10 +31,21 @@ use std::sync::mpsc::channel;
 #[derive(Args, Debug)]
 #[command(after_help = help::after_help())]
 pub(crate) struct MountArgs {
-    /// Image file (raw or qcow2) or block device
+    /// Image file (raw or qcow2) or block device; with --set and --counters, the
+    /// directory where a volume is mounted
     image: PathBuf,
     /// Where to mount it
-    dir: PathBuf,
+    #[arg(required_unless_present_any = ["set", "counters"])]
+    dir: Option<PathBuf>,
+    /// Change settings of a volume that is mounted read-write: max_softdeps=N,
+    /// tickdelay=N, counters=0
+    #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',')]
+    #[arg(conflicts_with_all = ["dir", "record", "options", "foreground", "verbose"])]
+    set: Vec<Setting>,
+    /// Print settings and counters of a volume that is mounted read-write
+    #[arg(long)]
+    #[arg(conflicts_with_all = ["dir", "record", "options", "foreground", "verbose"])]
+    counters: bool,
     /// Stay in the foreground until it is unmounted, and show what goes wrong meanwhile
     #[arg(short, long)]
     foreground: bool,
@@ -69,22 +82,24 @@ pub(crate) struct MountArgs {
 }
 
 pub(crate) fn run(args: &MountArgs, global: &Global) -> Result<ExitCode, Failure> {
+    let Some(dir) = &args.dir else { return settings::run(args, global) };
     let options = LiveMountOptions::parse(&args.options)?;
-    if !args.dir.is_dir() {
-        return Err(Failure::new(Kind::System, format!("{}: not a directory", args.dir.display())));
+    if !dir.is_dir() {
+        return Err(Failure::new(Kind::System, format!("{}: not a directory", dir.display())));
     }
     if !args.foreground && !args.is_server {
         return background::start();
     }
     if options.writable {
-        run_writable(args, options, global)
+        run_writable(args, dir, options, global)
     } else {
-        run_read_only(args, &options, global)
+        run_read_only(args, dir, &options, global)
     }
 }
 
 fn run_read_only(
     args: &MountArgs,
+    dir: &Path,
     options: &LiveMountOptions,
     global: &Global,
 ) -> Result<ExitCode, Failure> {
@@ -98,7 +113,7 @@ fn run_read_only(
         .map_err(|_| Failure::usage("--read-ahead is too large"))?;
     let mount = ImageMount::new(image, recorder.clone(), read_ahead.max(4096));
     let faults = mount.faults();
-    let served = serve_until_unmounted(args, options, (mount, KernelCache::default()), global);
+    let served = serve_until_unmounted(args, dir, options, (mount, KernelCache::default()), global);
     if let (Some(recorder), Some(path)) = (recorder, &args.record) {
         recorder.finish().map_err(|error| Failure::io(path.display(), &error))?;
     }
@@ -112,6 +127,7 @@ fn run_read_only(
 /// Mounts a file system, and serves it until it is unmounted.
 fn serve_until_unmounted<FS: Filesystem + Send + 'static>(
     args: &MountArgs,
+    dir: &Path,
     options: &LiveMountOptions,
     (mount, cached): (FS, KernelCache),
     global: &Global,
@@ -133,14 +149,14 @@ fn serve_until_unmounted<FS: Filesystem + Send + 'static>(
         let keeps_output = args.verbose || global.json;
         if args.is_server { background::mounted(keeps_output) } else { Ok(()) }
     };
-    serve::serve(mount, &args.dir, &how, signals, mounted).map_err(|error| {
-        Failure::io(format!("mount on {}{}", args.dir.display(), hint()), &error)
-    })?;
+    serve::serve(mount, dir, &how, signals, mounted)
+        .map_err(|error| Failure::io(format!("mount on {}{}", dir.display(), hint()), &error))?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn run_writable(
     args: &MountArgs,
+    dir: &Path,
     options: LiveMountOptions,
     global: &Global,
 ) -> Result<ExitCode, Failure> {
@@ -168,9 +184,9 @@ fn run_writable(
     let ticker = std::thread::spawn(move || ticked.tick(&stopped));
     print_when_asked(volume.clone(), global.json)?;
     let recovery = recovery.map(|recovery| Running::start(recovery, &args.image, global));
-    let mount = LiveMount::new(volume.clone());
+    let mount = LiveMount::new(volume.clone(), statistics::of_mounted);
     let cached = volume.cached();
-    let served = serve_until_unmounted(args, &options, (mount, cached), global);
+    let served = serve_until_unmounted(args, dir, &options, (mount, cached), global);
     drop(stop);
     let _ = ticker.join();
     if let Some(recovery) = recovery {

@@ -337,6 +337,62 @@ fn what_must_not_be_mounted_is_refused() {
     assert!(message.contains("not clean"), "forcing it does not make it clean: {message}");
 }
 
+/// The limit of pending changes and the delay change while the volume is in use; counters begin
+/// again.
+#[test]
+fn settings_change_while_it_is_mounted() {
+    if !ready() {
+        return;
+    }
+    let scratch = Scratch::new("ufs-settings");
+    let (image, at) = (scratch.join("image"), scratch.path().join("at"));
+    make(&image, "ufs2", "64M", &["-b", "8192", "-f", "1024"]);
+    let mounted = Mounted::new(&image, &at, "rw,softdep");
+    let dir = at.to_str().expect("path");
+    let shown = |args: &[&str]| -> serde_json::Value {
+        let all = [&["mount", dir, "--json"], args].concat();
+        serde_json::from_str(&text(&seekless(&all))).expect("JSON")
+    };
+    let make_files = |name: &str| {
+        let script =
+            format!("mkdir {dir}/{name}; for n in $(seq 400); do : > {dir}/{name}/$n; done");
+        run("sh", &["-ec", &script]);
+    };
+    make_files("a");
+    let before = shown(&["--counters"]);
+    assert_eq!((&before["max_softdeps"], &before["tickdelay"]), (&400_000.into(), &2.into()));
+    assert_eq!(before["max_limit_hit"], 0);
+    let most = before["most_softdeps"].as_u64().expect("a number");
+    assert!(most > 400, "{before}");
+    let set = shown(&["--set", "max_softdeps=200,tickdelay=3,counters=0"]);
+    assert_eq!((&set["max_softdeps"], &set["tickdelay"]), (&200.into(), &3.into()));
+    for key in ["sync_writes", "async_writes", "reads", "rush_requests"] {
+        assert_eq!(set[key], 0, "{key}");
+    }
+    make_files("b");
+    let after = shown(&["--counters"]);
+    assert!(after["max_limit_hit"].as_u64() > Some(0), "{after}");
+    assert!(after["slept_ns"].as_u64() >= Some(30_000_000), "{after}");
+    assert!(after["dependencies"]["diradd"]["made"].as_u64() >= Some(400), "{after}");
+    assert!(
+        text(&seekless(&["mount", "--counters", dir])).starts_with("max_softdeps 200, tickdelay 3")
+    );
+    for (args, code) in [
+        (&["mount", "--set", "max_softdeps=0", dir][..], 2),
+        (&["mount", "--set", "cache=4M", dir], 2),
+        (&["mount", "--counters", &image, dir], 2),
+        (&["mount", "--counters", "/"], 2),
+        (&["mount", dir], 2),
+    ] {
+        assert_eq!(seekless(args).status.code(), Some(code), "{args:?}");
+    }
+    mounted.end();
+    text(&seekless(&["check", &image]));
+    let read_only = Mounted::new(&image, &at, "ro");
+    assert_eq!(seekless(&["mount", "--counters", dir]).status.code(), Some(4));
+    read_only.end();
+}
+
 /// Unpacks and removes a tree repeatedly, with concurrent readers.
 #[test]
 fn many_at_once_leave_a_whole_image() {

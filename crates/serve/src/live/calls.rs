@@ -18,6 +18,7 @@ use seekless_fs::operate::{NewFile, Operate, RenameMode, SetAttr, XattrMode};
 use seekless_fs::{FileKind, FsError, inode_flag};
 use seekless_host::check_request::{BEGIN_CHECK, CORRECT, Corrected, END_CHECK, decode_end};
 use seekless_host::snapshot_request::{LIST_SNAPSHOTS, Listed, RELEASE_SNAPSHOT, TAKE_SNAPSHOT};
+use seekless_host::tuning_request::{ADJUST, Adjustment, READ_JSON, READ_TEXT, TEXT_BYTES};
 use seekless_images::check_mounted;
 use seekless_units::{ByteLen, Ino};
 use std::ffi::OsStr;
@@ -59,6 +60,17 @@ fn answer_check(done: Option<Result<(), FsError>>) -> Result<Vec<u8>, Errno> {
 impl LiveMount {
     /// Serves a request for corrections on a thread of its own, which may wait for operations that are
     /// served meanwhile.
+    /// Limits and counters, and zeros behind them.
+    fn statistics_text(&self, json: bool) -> Result<Vec<u8>, Errno> {
+        let (limits, counters) = (self.volume.limits(), self.volume.counters());
+        let mut text = (self.statistics)(&limits, &counters, json).into_bytes();
+        if text.len() > TEXT_BYTES {
+            return Err(Errno::EMSGSIZE);
+        }
+        text.resize(TEXT_BYTES, 0);
+        Ok(text)
+    }
+
     fn answer_correct(&self, data: &[u8], reply: ReplyIoctl) {
         let volume = self.volume.clone();
         let asked = Corrected::decode(data).and_then(|Corrected { check, some }| {
@@ -475,6 +487,12 @@ impl Filesystem for LiveMount {
                     });
                     Ok(Listed::encode(&listed.collect::<Vec<_>>()))
                 }
+                ADJUST if !is_in_charge(request) => Err(Errno::EPERM),
+                ADJUST => {
+                    let asked = Adjustment::decode(data).ok_or(Errno::EINVAL)?;
+                    self.volume.adjust(&asked).then(Vec::new).ok_or(Errno::EINVAL)
+                }
+                READ_TEXT | READ_JSON => self.statistics_text(command == READ_JSON),
                 BEGIN_CHECK | END_CHECK if !is_in_charge(request) => Err(Errno::EPERM),
                 BEGIN_CHECK => Ok(self.volume.begin_check().to_ne_bytes().to_vec()),
                 END_CHECK => {

@@ -10,6 +10,8 @@ Examples:
   chroot /mnt /bin/job; umount /mnt
   seekless mount ufs.img /mnt -o rw,softdep,dirs=orlov,cache=256M
   seekless mount ext4.img /mnt -o rw,journal=data
+  seekless mount --set max_softdeps=4496,tickdelay=20,counters=0 /mnt
+  seekless mount --counters --json /mnt
 
 ";
 
@@ -46,8 +48,9 @@ unmounted or a signal (INT, TERM, HUP) is received; then the server unmounts it,
 what is left and completes the trace. umount does not wait for that: until then the
 image, or the trace, is locked, so `flock disk.img true` waits for it.
 With -f the command itself is the server; its exit code tells whether all was written.
-SIGUSR1 prints the counters of a read-write mount so far (with -f or -v); -v or --json
-prints them at the end. Needs root or fusermount3.";
+--counters prints the counters of a read-write mount so far, and --set changes some of
+its settings; SIGUSR1 has the server print them (with -f or -v), -v or --json at the
+end. Needs root or fusermount3.";
 
 /// Column of the help of an option.
 const COLUMN: usize = 34;
