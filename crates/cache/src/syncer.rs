@@ -154,18 +154,39 @@ impl<A> Cache<A> {
         self.blocks.memory.counters.max_limit_hit += 1;
         let began = self.blocks.clock.now();
         let delay = u64::from(self.blocks.config.limits.tickdelay.max(2)) * TICK;
-        while self.serve_rush()? {}
-        while self.graph_is_full() && self.blocks.wait_for_some()? {}
-        if self.graph_is_full() {
-            // Blocks on the wheel are too young, or wait for some that are.
-            self.start_round()?;
-            while self.graph_is_full() && self.blocks.wait_for_some()? {}
+        let until = Nanos::new(began.get() + delay);
+        // The syncer works meanwhile: slot by slot, each when the writes of the last are completed,
+        // then everything.
+        let mut has_begun_all = false;
+        while self.graph_is_full() && self.blocks.clock.now() < until {
+            self.blocks.poll()?;
+            self.blocks.barrier_if_idle()?;
+            if !self.blocks.flights.are_over(self.blocks.config.barriers) {
+                self.blocks.clock.sleep(Nanos::new(TICK));
+            } else if !self.serve_rush()? {
+                if has_begun_all {
+                    break;
+                }
+                // Blocks on the wheel are too young, or wait for some that are.
+                self.start_round()?;
+                has_begun_all = true;
+            }
         }
-        let spent = self.blocks.clock.now() - began;
-        self.blocks.clock.sleep(Nanos::new(delay.saturating_sub(spent)));
+        self.blocks.clock.sleep(Nanos::new(until.saturating_since(self.blocks.clock.now())));
+        // Then the memory is granted, unless others were granted as much as the limit.
+        while self.graph_is_twice_its_cap()
+            && (self.blocks.wait_for_some()? || self.serve_rush()? || self.start_round()?)
+        {}
         let slept = self.blocks.clock.now() - began;
         self.blocks.memory.counters.slept += slept;
         self.tick()
+    }
+
+    /// Whether callers that were granted their memory above the limit have taken as much again.
+    fn graph_is_twice_its_cap(&self) -> bool {
+        let limits = &self.blocks.config.limits;
+        self.blocks.order.len() / 2 > limits.max_softdeps
+            || self.blocks.order.undo_bytes().get() / 2 > limits.max_undo.get()
     }
 
     fn graph_is_at_its_cap(&self) -> bool {

@@ -3,9 +3,11 @@
 
 use crate::requests::counting::HEAD;
 use crate::requests::{PER_BLOCK, Rig, SECOND, blocks, soft_updates};
-use seekless_cache::{ChangeId, Config, Discipline, Kind, Role, Roles};
-use seekless_device::Clock;
-use seekless_units::{ByteLen, Nanos};
+use seekless_cache::{Cache, ChangeId, Config, Discipline, Kind, Piece, Role, Roles};
+use seekless_device::{BlockDevice, Clock, DeviceError, Durable, Ticket, VirtualClock};
+use seekless_units::{BlockNo, ByteLen, Lba, Nanos};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Nanoseconds of a tick: a hundredth of a second.
 const TICK: u64 = SECOND / 100;
@@ -194,6 +196,79 @@ fn a_sleep_is_as_long_as_the_writes_at_least() {
         assert_eq!(rig.cache.blocks().counters().slept, Nanos::new(slept * TICK), "{service}");
         assert_eq!(rig.clock.now(), Nanos::new(slept * TICK), "{service}");
     }
+}
+
+/// No write completes before it is waited for.
+#[derive(Default)]
+struct Busy {
+    submitted: AtomicU64,
+    waited: AtomicU64,
+}
+
+impl BlockDevice for Busy {
+    fn len(&self) -> ByteLen {
+        ByteLen::new(1 << 20)
+    }
+
+    fn read(&self, _at: Lba, buf: &mut [u8]) -> Result<(), DeviceError> {
+        buf.fill(0);
+        Ok(())
+    }
+
+    fn write(&self, _at: Lba, _buf: &[u8]) -> Result<(), DeviceError> {
+        panic!("nothing is written at once");
+    }
+
+    fn submit(&self, _: Lba, _: &[u8], _: Durable) -> Result<Option<Ticket>, DeviceError> {
+        Ok(Some(Ticket::new(self.submitted.fetch_add(1, Ordering::Relaxed))))
+    }
+
+    fn is_complete(&self, ticket: Ticket) -> Result<bool, DeviceError> {
+        Ok(ticket.number() < self.waited.load(Ordering::Relaxed))
+    }
+
+    fn wait(&self, ticket: Ticket) -> Result<(), DeviceError> {
+        self.waited.fetch_max(ticket.number() + 1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<(), DeviceError> {
+        Ok(())
+    }
+}
+
+/// Who has slept gets its memory though the disk has not caught up, until twice the limit is taken.
+#[test]
+fn memory_is_granted_after_a_sleep() {
+    let (disk, clock) = (Arc::new(Busy::default()), Arc::new(VirtualClock::new()));
+    let mut config = limited(400);
+    config.limits.tickdelay = 7;
+    let mut cache: Cache<u64> =
+        Cache::new(disk.clone(), clock.clone(), 8192, 1024, config).unwrap();
+    let mut change = |cache: &mut Cache<u64>, at: u32, role, after: &[ChangeId]| {
+        let piece = [Piece { offset: at % 8000, bytes: &[1] }];
+        let block = if role == Role::Data { 72 } else { u64::from(at / 8000) * 8 };
+        cache.changes().change(BlockNo::new(block), &piece, role, after).unwrap()
+    };
+    let data = change(&mut cache, 0, Role::Data, &[]);
+    for n in 0..400 {
+        change(&mut cache, n * 40, Role::EntryAdd, &[data]);
+    }
+    for sleeps in 1..=3 {
+        cache.begin().unwrap();
+        let counters = cache.blocks().counters();
+        assert_eq!(counters.max_limit_hit, sleeps);
+        assert_eq!(clock.now(), Nanos::new(sleeps * 7 * TICK), "as long as tickdelay, each time");
+    }
+    assert!(disk.submitted.load(Ordering::Relaxed) > 0, "the syncer works meanwhile");
+    assert_eq!(disk.waited.load(Ordering::Relaxed), 0, "but nobody waits for it");
+    assert!(cache.blocks().softdeps() > 400);
+    for n in 400..820 {
+        change(&mut cache, n * 40, Role::EntryAdd, &[data]);
+    }
+    cache.begin().unwrap();
+    assert!(disk.waited.load(Ordering::Relaxed) > 0);
+    assert!(cache.blocks().softdeps() <= 801, "{}", cache.blocks().softdeps());
 }
 
 /// Changes bytes after contents that are not on the disk, which are returned.
