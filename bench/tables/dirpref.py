@@ -1,12 +1,9 @@
-"""docs/experiments.md: dirpref, the settings it depends on, and sentences about the policy."""
+"""docs/experiments.md: dirpref, and sentences about the policy."""
 
-import math
-import os
 import re
-import subprocess
 
-from .page import ROOT, Table, figure
-from .program import SEEKLESS, experiment
+from .page import Table, figure
+from .program import experiment
 
 CELLS = ["first/normal", "first/softdep", "second/normal", "second/softdep"]
 # The sentences, and the speed-ups of which each is true.
@@ -51,20 +48,3 @@ def claims(report, table):
         true = sum(SENTENCES[sentence](float(ratio)) for ratio in shown)
         verdict = "holds" if true == len(shown) else f"falls in {len(shown) - true} of {len(shown)}"
         report.row(table, row, [*shown, verdict])
-
-
-@figure("dirpref-settings", Table("experiments.md", "| changed in the file | cells faster"))
-def settings(report, table):
-    if report.quick:
-        result = experiment("dirpref")
-        ratios = [cell[f"{side}_s"] / cell[f"published_{side}_s"] for cell in result["cells"] for side in ["old", "new"]]
-        mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
-        found = result["agreement"]
-        lines = [["nothing", found["new_is_faster"], found["within_factor_2"], found["spearman"], mean]]
-    else:
-        environment = {**os.environ, "SEEKLESS": SEEKLESS}
-        script = [ROOT / "bench/sensitivity.sh"]
-        done = subprocess.run(script, check=True, stdout=subprocess.PIPE, text=True, env=environment)
-        lines = [line.strip("| ").split(" | ") for line in done.stdout.splitlines()[2:]]
-    for label, faster, within, spearman, mean, *_ in lines:
-        report.row(table, label, [str(faster), str(within), f"{float(spearman):.3f}", f"{float(mean):.2f}"])

@@ -172,3 +172,71 @@ fn requests_are_written_down() {
     assert_eq!(wrong.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&wrong.stderr).contains("dirpref"));
 }
+
+/// Each variation is another run of the experiment, and its claims are those of the file.
+#[test]
+fn claims_are_examined_under_changed_assumptions() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    small(dir);
+    let run =
+        ["lab", "sensitivity", "small.toml", "--only", "first/async", "--vary", "queue", "cache"];
+    let run = [&run[..], &["-o", "out", "--json"]].concat();
+    let found = json(&seekless(&run, dir));
+    let names: Vec<&str> = found["variations"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| row["variation"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        names,
+        ["as in the file", "cache, halved", "cache, doubled", "queue, 64", "queue, 1024"]
+    );
+    let claims = found["claims"].as_array().unwrap();
+    assert_eq!(claims.len(), 2, "untar and rm");
+    // The first variation is the experiment itself.
+    let cells =
+        json(&seekless(&["lab", "run", "small.toml", "--only", "first/async", "--json"], dir));
+    for (claim, cell) in claims.iter().zip(cells["cells"].as_array().unwrap()) {
+        assert_eq!(claim["ratio"], cell["speedup"]);
+        assert_eq!(claim["published"], cell["published_speedup"]);
+        let value = |key: &str| claim[key].as_f64().unwrap();
+        assert!(value("least") <= value("ratio") && value("ratio") <= value("greatest"));
+        let fails = claim["fails"].as_array().unwrap().len();
+        assert_eq!(fails == 0, value("least") > 1.0, "{claim}");
+    }
+    let holds = |row: &serde_json::Value| row["holds"].as_u64().unwrap();
+    let failed: usize = claims.iter().map(|claim| claim["fails"].as_array().unwrap().len()).sum();
+    let held: u64 = found["variations"].as_array().unwrap().iter().map(holds).sum();
+    assert_eq!(held as usize + failed, names.len() * claims.len());
+    // The runs of a variation are those of its file.
+    let file = dir.join("out/cache--doubled/experiment.toml");
+    let same = ["lab", "run", file.to_str().unwrap(), "--only", "first/async", "--json"];
+    let doubled = json(&seekless(&same, dir));
+    let ratio = doubled["cells"][0]["speedup"].as_f64().unwrap();
+    let (least, most) = (&claims[0]["least"], &claims[0]["greatest"]);
+    assert!(least.as_f64().unwrap() <= ratio && ratio <= most.as_f64().unwrap());
+    // Saved runs are not repeated: one of another content is noticed.
+    let kept = dir.join("out/queue--64");
+    let a_run = fs::read_dir(&kept).unwrap().map(|entry| entry.unwrap().path());
+    let a_run =
+        a_run.filter(|path| path.file_name().unwrap().to_str().unwrap().starts_with("run-"));
+    let a_run = a_run.max().unwrap();
+    let changed = fs::read_to_string(&a_run).unwrap().replace("\"seconds\": ", "\"seconds\": 1");
+    fs::write(&a_run, changed).unwrap();
+    assert_ne!(json(&seekless(&run, dir)), found);
+    fs::remove_file(&a_run).unwrap();
+    assert_eq!(json(&seekless(&run, dir)), found);
+    let shown = text(&seekless(&run[..run.len() - 1], dir));
+    assert!(shown.contains("cache, halved") && shown.contains("of 5"), "{shown}");
+    for (args, why) in [
+        (&["small.toml", "--vary", "moon"][..], "unknown assumption 'moon'"),
+        (&["small.toml", "--only", "third"], "no claim about 'third'"),
+        (&["boots"], "no assumptions to vary"),
+    ] {
+        let output = seekless(&[&["lab", "sensitivity"], args].concat(), dir);
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains(why), "{args:?}");
+    }
+}

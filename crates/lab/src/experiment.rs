@@ -1,10 +1,12 @@
 //! An experiment's file.
 
 mod check;
+mod claim;
 mod kind;
 mod place;
 mod sweep;
 
+pub use claim::{Assumption, Claim, ClaimFigure};
 pub use kind::FormatKind;
 pub use sweep::Sweep;
 
@@ -51,6 +53,12 @@ pub struct Experiment {
     /// Published figures.
     #[serde(default)]
     pub published: Vec<Published>,
+    /// Sentences that it is to bear out, beside the published figures.
+    #[serde(default, rename = "claim")]
+    pub claims: Vec<Claim>,
+    /// Values that no source states.
+    #[serde(default, rename = "assumption")]
+    pub assumptions: Vec<Assumption>,
 }
 
 /// A machine with a file system.

@@ -22,6 +22,7 @@
 //! - [`grids`]: the cells of a sweep, laid out by its keys
 //! - [`rank`]: how well two orders agree; [`ranking`]: which pairs of systems are in the
 //!   published one
+//! - [`sensitivity`]: how claims fare when assumptions change
 //! - [`age`]: file systems used for a long time in a short one
 //! - [`boots`]: the cost of ageing for a boot, on file systems of the kernel
 //!
@@ -55,6 +56,7 @@ pub mod ranking;
 pub mod repetition;
 pub mod run;
 pub mod seekplot;
+pub mod sensitivity;
 pub mod store;
 pub mod table;
 pub mod tree;

@@ -5,6 +5,7 @@ mod go;
 mod keep;
 mod merge;
 mod page;
+mod sensitivity;
 mod show;
 mod subject;
 mod summary;
@@ -20,6 +21,7 @@ use seekless_lab::boots::BootExperiment;
 use seekless_lab::builtin;
 use seekless_lab::builtin::Heading;
 use seekless_lab::store::EXPERIMENT;
+use sensitivity::SensitivityArgs;
 use serde_json::json;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -40,6 +42,7 @@ Examples:
   seekless lab run boots --only raptor-74/fresh
   seekless lab run dirpref --only second/softdep --io-log requests.tsv
   seekless lab run dirpref --repetitions 5 --json | jq '.cells[].new.range_s'
+  seekless lab sensitivity dirpref --vary cache
   seekless lab run ./mine.toml --seeds 5 --shard 1/4 -o part1
   seekless lab merge part1 part2 part3 part4 -o all
   seekless lab report all")]
@@ -66,6 +69,18 @@ Examples:
   seekless lab run dirpref --only second/softdep
   seekless lab run ./mine.toml --seeds 5 --shard 1/4 -o part1")]
     Run(LabRunArgs),
+    /// Vary the assumptions of an experiment, and show which claims still hold
+    #[command(after_help = "\
+Each [[assumption]] of the file is changed in turn: halved and doubled, or set to the
+values that the file lists. Claims are the published speed-ups, the pairs of the
+[ranking], and the [[claim]]s of the file. docs/experiments.md has the results of the
+built-in experiments.
+
+Examples:
+  seekless lab sensitivity dirpref
+  seekless lab sensitivity dirpref --only second/softdep --vary cache processor
+  seekless lab sensitivity tarcp -o results --json")]
+    Sensitivity(SensitivityArgs),
     /// Merge the results of several directories
     #[command(after_help = "\
 Each directory records which runs were requested. Missing and incomplete parts, parts
@@ -114,6 +129,7 @@ pub(crate) fn run(args: &LabCommand, global: &Global) -> Result<ExitCode, Failur
             }
         }
         LabSubcommand::Run(args) => return go::run(args, global),
+        LabSubcommand::Sensitivity(args) => return sensitivity::run(args, global),
         LabSubcommand::Merge { partial, dirs, output } => {
             return merge::run(dirs, output.as_deref(), *partial, global);
         }

@@ -64,6 +64,7 @@ const LONG: &[&str] = &[
     "seekless age disk.img -o aged.img",
     "seekless age disk.img --ops 20000",
     "seekless lab run dirpref",
+    "seekless lab sensitivity ",
     "seekless crash run --workload pairs",
     "seekless crash run --workload all",
     "seekless crash run --workload random:8",

@@ -1,5 +1,6 @@
 //! Errors of a file that no single value shows.
 
+mod claims;
 mod format;
 mod snapshots;
 
@@ -155,6 +156,7 @@ impl Experiment {
             let figures = || published.fault();
             self.stray(published).or_else(figures).or_else(|| (!known.insert(cell)).then(again))
         })
+        .or_else(|| self.fault_of_claims())
     }
 
     /// Combinations of systems, workloads and policies that are not allowed.

@@ -7,6 +7,7 @@ use crate::args::Global;
 use crate::failure::Failure;
 use crate::progress;
 use clap::Args;
+use indicatif::ProgressBar;
 use seekless_lab::boots::BootExperiment;
 use seekless_lab::plan::{Shard, Wanted, runs};
 use seekless_lab::pool::perform_all;
@@ -74,7 +75,11 @@ pub(super) fn run(args: &LabRunArgs, global: &Global) -> Result<ExitCode, Failur
         (None, output) => {
             let open = |dir| Keeper::open(dir, &subject, &wanted);
             let keeper = output.as_deref().map(open).transpose()?;
-            measure(args, global, &subject, &ids, keeper)?
+            let have = keeper.as_ref().map_or(&[][..], |keeper| keeper.have());
+            let bar = progress::count(global, missing(&ids, have).len() as u64);
+            let results = measure(args.jobs, &subject, &ids, keeper, &bar);
+            bar.finish_and_clear();
+            results?
         }
     };
     let (runs, failure) = results;
@@ -86,20 +91,20 @@ pub(super) fn run(args: &LabRunArgs, global: &Global) -> Result<ExitCode, Failur
 }
 
 /// The completed runs, and the failure of the others or of saving them.
-type Results = (Vec<Run>, Option<Failure>);
+pub(super) type Results = (Vec<Run>, Option<Failure>);
 
-fn measure(
-    args: &LabRunArgs,
-    global: &Global,
+/// Performs the runs that a directory of results does not have yet; the bar counts them.
+pub(super) fn measure(
+    jobs: Option<u16>,
     subject: &Subject,
     ids: &[RunId],
     mut keeper: Option<Keeper>,
+    bar: &ProgressBar,
 ) -> Result<Results, Failure> {
     let mut runs = keeper.as_ref().map(|keeper| keeper.have().to_vec()).unwrap_or_default();
     let open = missing(ids, &runs);
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let jobs = args.jobs.map_or(processors, usize::from);
-    let bar = progress::count(global, open.len() as u64);
+    let jobs = jobs.map_or(processors, usize::from);
     let done = perform_all(&subject.experiment, &subject.digest(), &open, jobs, |run| {
         if let Some(keeper) = &mut keeper {
             keeper.keep(&run);
@@ -107,7 +112,6 @@ fn measure(
         runs.push(run);
         bar.inc(1);
     });
-    bar.finish_and_clear();
     let (mut runs, unkept) = match keeper {
         Some(keeper) => keeper.finish(subject, runs),
         None => (runs, None),
