@@ -4,7 +4,7 @@ use crate::blocks::BlockCache;
 use crate::buffer::Buffer;
 use crate::change::ChangeId;
 use crate::changes::Changes;
-use crate::config::{Config, Counters, Limits};
+use crate::config::Config;
 use crate::order::Order;
 use crate::settle::Pass;
 use crate::transactions::Transactions;
@@ -53,22 +53,6 @@ impl<A> Cache<A> {
     /// Its blocks, to read and flush them.
     pub fn blocks_mut(&mut self) -> &mut BlockCache<A> {
         &mut self.blocks
-    }
-
-    /// Changes the limits of the graph. What it holds above them is written as before an operation
-    /// ([`Cache::begin`]).
-    pub fn set_limits(&mut self, limits: Limits) {
-        self.blocks.config.limits = limits;
-    }
-
-    /// Sets its counters to zero. Those of what there is at most begin with what there is now, and
-    /// dependencies are as many as before.
-    pub fn zero_counters(&mut self) {
-        let (softdeps, undo) = (self.blocks.softdeps(), self.blocks.undo_bytes());
-        let counters = &mut self.blocks.memory.counters;
-        let Counters { live, dropped, .. } = *counters;
-        let zero = Counters::default();
-        *counters = Counters { live, dropped, most_softdeps: softdeps, most_undo: undo, ..zero };
     }
 
     /// Its changes.

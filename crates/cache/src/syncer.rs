@@ -20,6 +20,11 @@ const PATIENCE: u8 = 5;
 /// Free places in the graph that an operation may count on once it has begun.
 const RESERVE: usize = 64;
 
+/// Quarters of its limit above which a graph is full.
+const FULL: u64 = 3;
+/// Quarters of its limit above which no caller is granted memory.
+const TWICE_ITS_CAP: u64 = 8;
+
 impl<A> Cache<A> {
     /// Writes the blocks that are due by the clock. Seconds without due blocks take no time,
     /// however many there are.
@@ -130,14 +135,16 @@ impl<A> Cache<A> {
         self.tick()?;
         self.make_room()?;
         self.hold_dirty()?;
-        if self.graph_is_full() { self.wait_for_the_graph() } else { Ok(()) }
+        if self.graph_holds(FULL) { self.wait_for_the_graph() } else { Ok(()) }
     }
 
-    /// Whether the graph holds three quarters of its limit.
-    fn graph_is_full(&self) -> bool {
+    /// Whether the graph holds more than so many quarters of its limit.
+    fn graph_holds(&self, quarters: u64) -> bool {
         let limits = &self.blocks.config.limits;
-        self.blocks.order.len() > limits.max_softdeps / 4 * 3
-            || self.blocks.order.undo_bytes().get() > limits.max_undo.get() / 4 * 3
+        let over =
+            |held: u64, most: u64| (most / 4).checked_mul(quarters).is_some_and(|most| held > most);
+        over(self.blocks.order.len() as u64, limits.max_softdeps as u64)
+            || over(self.blocks.order.undo_bytes().get(), limits.max_undo.get())
     }
 
     /// Asks the syncer to hurry; when it was asked too often, or there is no
@@ -158,7 +165,7 @@ impl<A> Cache<A> {
         // The syncer works meanwhile: slot by slot, each when the writes of the last are completed,
         // then everything.
         let mut has_begun_all = false;
-        while self.graph_is_full() && self.blocks.clock.now() < until {
+        while self.graph_holds(FULL) && self.blocks.clock.now() < until {
             self.blocks.poll()?;
             self.blocks.barrier_if_idle()?;
             if !self.blocks.flights.are_over(self.blocks.config.barriers) {
@@ -174,19 +181,12 @@ impl<A> Cache<A> {
         }
         self.blocks.clock.sleep(Nanos::new(until.saturating_since(self.blocks.clock.now())));
         // Then the memory is granted, unless others were granted as much as the limit.
-        while self.graph_is_twice_its_cap()
+        while self.graph_holds(TWICE_ITS_CAP)
             && (self.blocks.wait_for_some()? || self.serve_rush()? || self.start_round()?)
         {}
         let slept = self.blocks.clock.now() - began;
         self.blocks.memory.counters.slept += slept;
         self.tick()
-    }
-
-    /// Whether callers that were granted their memory above the limit have taken as much again.
-    fn graph_is_twice_its_cap(&self) -> bool {
-        let limits = &self.blocks.config.limits;
-        self.blocks.order.len() / 2 > limits.max_softdeps
-            || self.blocks.order.undo_bytes().get() / 2 > limits.max_undo.get()
     }
 
     fn graph_is_at_its_cap(&self) -> bool {

@@ -7,7 +7,7 @@ use seekless_device::BlockDevice;
 use seekless_fs::corrections::Correction;
 use seekless_fs::operate::Operate;
 use seekless_fs::{FsError, Timestamp};
-use seekless_live::{ListingKey, Live, Named, Recovery};
+use seekless_live::{ListingKey, Live, Named, Recovery, tuning};
 use seekless_units::{Ino, Nanos};
 
 /// The time of day.
@@ -109,14 +109,11 @@ pub trait InUse: Operate {
     /// The counters of its cache.
     fn counters(&self) -> &Counters;
 
-    /// As [`Live::limits`].
+    /// As [`tuning::limits`].
     fn limits(&self) -> Limits;
 
-    /// As [`Live::set_limits`].
-    fn set_limits(&mut self, limits: Limits);
-
-    /// As [`Live::zero_counters`].
-    fn zero_counters(&mut self);
+    /// As [`tuning::adjust`].
+    fn adjust(&mut self, limits: Limits, zero_counters: bool);
 
     /// As [`Live::next_due`].
     fn next_due(&self) -> Option<Nanos>;
@@ -170,15 +167,11 @@ impl<F: Named + 'static> InUse for Live<F> {
     }
 
     fn limits(&self) -> Limits {
-        Self::limits(self)
+        tuning::limits(self)
     }
 
-    fn set_limits(&mut self, limits: Limits) {
-        Self::set_limits(self, limits);
-    }
-
-    fn zero_counters(&mut self) {
-        Self::zero_counters(self);
+    fn adjust(&mut self, limits: Limits, zero_counters: bool) {
+        tuning::adjust(self, limits, zero_counters);
     }
 
     fn next_due(&self) -> Option<Nanos> {

@@ -5,7 +5,7 @@ use crate::check_request::{ioctl, words};
 use std::fs::File;
 use std::io;
 
-/// `_IOW('s', 0x59, unsigned long long[4])`: what changes, the limit, the ticks, and whether counters
+/// `_IOW('s', 0x59, unsigned long long[4])`: which of them change, the limit, the ticks, and whether counters
 /// become zero.
 pub const ADJUST: u32 = 0x4020_7359;
 

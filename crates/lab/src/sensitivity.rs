@@ -1,4 +1,4 @@
-//! How far what an experiment shows depends on what it assumes: each assumption is varied, and each
+//! How far the results of an experiment depend on its assumptions: each of these is varied, and each
 //! claim is looked at again.
 //!
 //! A claim compares two cells. There is one for each published speed-up, one for each pair of cells
@@ -76,7 +76,7 @@ pub struct ClaimRow {
     pub fails: Vec<String>,
 }
 
-/// What all variations gave.
+/// The results of all variations.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Sensitivity {
     /// The experiment's name.

@@ -51,7 +51,8 @@
 //!   there is a journal), `removal.rs` (deferred actions; files without names), `durable.rs`
 //!   (`fsync`), `write_back.rs` (delayed contents get their places;
 //!   `docs/design/delayed-allocation.md`), `recovery.rs` (corrections of a volume that is recovered
-//!   while it is in use), `in_use.rs` (the same after a check of a snapshot).
+//!   while it is in use), `in_use.rs` (the same after a check of a snapshot), `tuning.rs` (limits and
+//!   counters of the cache).
 //! - State: `discards.rs` (freed blocks of which the device is told), `trim.rs` (free blocks of which
 //!   it is told), `node.rs` and `nodes.rs` (inodes in memory), `pending.rs` and `pending_changes.rs`
 //!   (changes noted for those that wait for them), `unsettled.rs` (contents that may not be on the
@@ -109,6 +110,7 @@ mod recovery;
 mod removal;
 mod table;
 mod trim;
+pub mod tuning;
 mod unsettled;
 mod volume;
 mod write_back;

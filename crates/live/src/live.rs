@@ -12,7 +12,7 @@ use crate::links_last::LinksLast;
 use crate::namespace::Namespace;
 use crate::volume::Volume;
 use crate::{Core, Format, ListingKey, Named, Names};
-use seekless_cache::{CommitReason, Commits, Config, Counters, Limits};
+use seekless_cache::{CommitReason, Commits, Config, Counters};
 use seekless_device::{BlockDevice, Clock};
 use seekless_fs::FsError;
 use seekless_fs::corrections::Correction;
@@ -104,22 +104,6 @@ impl<F: Named> Live<F> {
     #[must_use]
     pub fn counters(&self) -> &Counters {
         self.volume.core.cache.blocks().counters()
-    }
-
-    /// The limits of its pending changes.
-    #[must_use]
-    pub fn limits(&self) -> Limits {
-        self.volume.core.cache.blocks().config().limits
-    }
-
-    /// Changes the limits of its pending changes.
-    pub fn set_limits(&mut self, limits: Limits) {
-        self.volume.core.cache.set_limits(limits);
-    }
-
-    /// Sets the cache's counters to zero.
-    pub fn zero_counters(&mut self) {
-        self.volume.core.cache.zero_counters();
     }
 
     /// When [`Operate::tick`](seekless_fs::operate::Operate::tick) has something

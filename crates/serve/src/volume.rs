@@ -201,10 +201,7 @@ impl Volume {
             };
             limits.tickdelay = ticks;
         }
-        live.set_limits(limits);
-        if asked.zero_counters {
-            live.zero_counters();
-        }
+        live.adjust(limits, asked.zero_counters);
         true
     }
 

@@ -10,7 +10,7 @@ pub(crate) mod write;
 
 use crate::buffer::Buffer;
 use crate::change::Role;
-use crate::config::{Config, Counters};
+use crate::config::{Config, Counters, Limits};
 use crate::memory::Memory;
 use crate::order::{MOST_BLOCK, Order};
 use crate::seal::{Owner, Seal};
@@ -97,6 +97,21 @@ impl<A> BlockCache<A> {
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.memory.counters
+    }
+
+    /// Changes the limits of the graph: the next operation writes changes above them
+    /// ([`Cache::begin`](crate::Cache::begin)). Sets the counters to zero, if wanted, except those
+    /// of dependencies that there are; the most changes and bytes at once begin with the present
+    /// ones.
+    pub fn adjust(&mut self, limits: Limits, zero_counters: bool) {
+        self.config.limits = limits;
+        if zero_counters {
+            let (softdeps, undo) = (self.softdeps(), self.undo_bytes());
+            let Counters { live, dropped, .. } = self.memory.counters;
+            let zero = Counters::default();
+            self.memory.counters =
+                Counters { live, dropped, most_softdeps: softdeps, most_undo: undo, ..zero };
+        }
     }
 
     /// Bytes of the blocks that are kept.

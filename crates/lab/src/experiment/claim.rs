@@ -1,4 +1,4 @@
-//! What an experiment assumes, and the sentences that it is to bear out.
+//! Assumptions of an experiment, and the sentences that it is to bear out.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ pub struct Assumption {
     /// Only in the systems and workloads of these names; in all that have the keys when not given.
     #[serde(default)]
     pub of: Option<Vec<String>>,
-    /// What they change to, one variation for each value. Numbers, sizes and times are halved and
+    /// The values that they change to, one variation for each value. Numbers, sizes and times are halved and
     /// doubled when it is not given.
     #[serde(default)]
     pub values: Vec<toml::Value>,

@@ -38,7 +38,7 @@ impl FromStr for Setting {
     }
 }
 
-/// Changes the settings, and prints what the volume has then.
+/// Changes the settings, and prints all of them.
 pub(super) fn run(args: &MountArgs, global: &Global) -> Result<ExitCode, Failure> {
     let mut adjustment = Adjustment::default();
     for setting in &args.set {
