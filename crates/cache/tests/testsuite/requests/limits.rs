@@ -245,7 +245,7 @@ fn memory_is_granted_after_a_sleep() {
     config.limits.tickdelay = 7;
     let mut cache: Cache<u64> =
         Cache::new(disk.clone(), clock.clone(), 8192, 1024, config).unwrap();
-    let mut change = |cache: &mut Cache<u64>, at: u32, role, after: &[ChangeId]| {
+    let change = |cache: &mut Cache<u64>, at: u32, role, after: &[ChangeId]| {
         let piece = [Piece { offset: at % 8000, bytes: &[1] }];
         let block = if role == Role::Data { 72 } else { u64::from(at / 8000) * 8 };
         cache.changes().change(BlockNo::new(block), &piece, role, after).unwrap()
