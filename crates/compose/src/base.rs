@@ -16,7 +16,7 @@ use seekless_fs::term::{Term, Text};
 use seekless_images::{Error, ErrorKind, Place, Progress, in_use, refuse_others};
 use seekless_layout::planner::moves::{Moves, move_touched};
 use seekless_layout::planner::{self, Storage, Touch};
-use seekless_units::ByteLen;
+use seekless_units::{ByteLen, Ino};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tracing::warn;
@@ -152,7 +152,9 @@ impl<V: OlderVolume> Bases<V> {
             let matches = kept::find(&self.images, (source, name), &builder)?;
             let (files, hot) = (matches.files(&self.images), hot_objects(&touches(&builder)));
             let images = &self.opened[..];
-            let continued = Continued { images, files: &files, hot: &hot, keeps_freed };
+            let inodes: Vec<&[Ino]> = self.images.iter().map(BaseImage::inodes).collect();
+            let inodes = &inodes[..];
+            let continued = Continued { images, inodes, files: &files, hot: &hot, keeps_freed };
             let done = V::continue_files(&mut builder, &continued);
             Ok::<_, Error>((builder, matches, done))
         };

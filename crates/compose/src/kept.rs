@@ -111,7 +111,16 @@ impl BaseImage {
     }
 
     fn map(&self, node: NodeId) -> Result<BlockMap, Error> {
-        self.image.block_map(self.inodes[node.index()]).map_err(|error| self.about(error))
+        self.map_of(self.inodes[node.index()])
+    }
+
+    fn map_of(&self, ino: Ino) -> Result<BlockMap, Error> {
+        self.image.block_map(ino).map_err(|error| self.about(error))
+    }
+
+    /// The inode of each file, the root's first.
+    pub(crate) fn inodes(&self) -> &[Ino] {
+        &self.inodes
     }
 
     pub(crate) fn about(&self, error: FsError) -> Error {
@@ -217,15 +226,20 @@ pub(crate) struct Matches {
     pub(crate) taken: Taken,
 }
 
+impl Match {
+    fn file(&self, images: &[BaseImage]) -> OlderFile {
+        OlderFile {
+            image: self.image,
+            ino: images[self.image].inodes[self.node.index()],
+            keeps_blocks: self.keeps_blocks,
+        }
+    }
+}
+
 impl Matches {
     /// The files of the source's nodes.
     pub(crate) fn files(&self, images: &[BaseImage]) -> Vec<Option<OlderFile>> {
-        let file = |matched: &Match| OlderFile {
-            image: matched.image,
-            ino: images[matched.image].inodes[matched.node.index()],
-            keeps_blocks: matched.keeps_blocks,
-        };
-        self.found.iter().map(|matched| matched.as_ref().map(file)).collect()
+        self.found.iter().map(|matched| Some(matched.as_ref()?.file(images))).collect()
     }
 }
 
@@ -264,7 +278,7 @@ pub(crate) fn find(
 /// The errors of the images.
 pub(crate) fn layout(
     images: &[BaseImage],
-    Matches { found, added, .. }: &Matches,
+    matches: &Matches,
     volume: &dyn NewVolume,
     has_inodes: bool,
 ) -> Result<Base, Error> {
@@ -277,23 +291,26 @@ pub(crate) fn layout(
     let mut base = Base { used: extents::union(used), ..Base::default() };
     let demand = volume.demand();
     let mut claimed: HashSet<(usize, BlockNo)> = HashSet::new();
+    let files = matches.files(images);
+    let mut others: HashMap<ObjectId, OlderFile> = volume.older_files().iter().copied().collect();
+    others.extend(matches.added.iter().map(|(&object, matched)| (object, matched.file(images))));
     for at in 0..demand.objects() {
         let object = ObjectId::new(at as u32);
-        let matched = found.get(at).copied().flatten().or_else(|| added.get(&object).copied());
-        let Some(matched) = matched else {
+        let file = files.get(at).copied().flatten().or_else(|| others.get(&object).copied());
+        let Some(file) = file else {
             base.plan.push(Ino::ZERO, [], []);
             continue;
         };
-        let old = &images[matched.image];
-        let map = old.map(matched.node)?;
+        let old = &images[file.image];
+        let map = old.map_of(file.ino)?;
         let attributes = demand.attribute_blocks(object) > 0
-            && map.xattr_block.is_some_and(|block| claimed.insert((matched.image, block)));
+            && map.xattr_block.is_some_and(|block| claimed.insert((file.image, block)));
         let units = Units { old: old.image.geometry().block_size, volume };
-        let data = map.runs.iter().filter(|_| matched.keeps_blocks);
+        let data = map.runs.iter().filter(|_| file.keeps_blocks);
         let data: Vec<Placed> = data.filter_map(|run| units.placed(run)).collect();
         let overhead: Vec<Extent> =
             overhead(&map, attributes).filter_map(|run| units.same(run)).collect();
-        let number = if has_inodes { old.inodes[matched.node.index()] } else { Ino::ZERO };
+        let number = if has_inodes { file.ino } else { Ino::ZERO };
         base.plan.push(number, data, overhead);
     }
     Ok(base)

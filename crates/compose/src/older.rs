@@ -7,7 +7,7 @@ use seekless_fs::source::Source;
 use seekless_fs::term::{Term, Text};
 use seekless_fs::{FsError, Inspect};
 use seekless_images::Error;
-use seekless_units::ByteLen;
+use seekless_units::{ByteLen, Ino};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -15,6 +15,8 @@ use std::sync::Arc;
 pub struct Continued<'a, I> {
     /// The images.
     pub images: &'a [Arc<I>],
+    /// The inodes of the files of each image.
+    pub inodes: &'a [&'a [Ino]],
     /// By node of the source.
     pub files: &'a [Option<OlderFile>],
     /// The objects whose blocks traces touched, in order of first touch.

@@ -25,7 +25,7 @@ pub(crate) const ROOT_ENTRIES_OFFSET: usize = DX_ROOT_INFO_OFFSET + INFO_LENGTH;
 const BLOCK_MASK: u32 = 0x0FFF_FFFF;
 
 /// A child of an index block: the least hash below it and its block.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct DxChild {
     pub(crate) hash: u32,
     pub(crate) lbn: Lbn,

@@ -445,6 +445,16 @@ impl<'a> AttributeReader<'a> {
         Ok(bytes)
     }
 
+    /// The bytes of one of [`AttributeReader::values`].
+    pub(crate) fn value_bytes(
+        &self,
+        owner: &Inode,
+        value: &LargeValue,
+    ) -> Result<Vec<u8>, FsError> {
+        let place = Location::of("attribute value").in_inode(value.ino);
+        self.large_value(owner, value.ino, value.len, place)
+    }
+
     /// Reads a value from its own inode, whose access time is its hash.
     fn large_value(
         &self,

@@ -129,6 +129,12 @@ pub trait NewVolume {
         Vec::new()
     }
 
+    /// The objects that are not nodes of the source and continue files of older images without a
+    /// path.
+    fn older_files(&self) -> &[(ObjectId, OlderFile)] {
+        &[]
+    }
+
     /// Free ranges of bytes in units that are not free as a whole, in order: the start of each and
     /// its length.
     fn free_parts(&self) -> Vec<(ByteLen, ByteLen)> {

@@ -21,6 +21,7 @@ mod layers;
 mod layout_list;
 mod like;
 mod like_fat;
+mod like_names;
 mod like_ufs;
 mod manifests;
 mod options;

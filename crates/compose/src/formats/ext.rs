@@ -1,6 +1,6 @@
 //! ext2, ext3 and ext4.
 
-use crate::older::OlderVolume;
+use crate::older::{Continued, OlderVolume};
 use crate::opened::Rearrangeable;
 use crate::options::{TouchesIn, VolumeOptions};
 use seekless_device::BlockDevice;
@@ -121,6 +121,13 @@ impl OlderVolume for ext::BaseVolume {
         options: &Self::Options,
     ) -> Result<Self::Builder<'a>, FsError> {
         ext::Builder::with_marks_of(source, options, self)
+    }
+
+    fn continue_files(
+        builder: &mut Self::Builder<'_>,
+        continued: &Continued<'_, Self::Image>,
+    ) -> Result<(), FsError> {
+        builder.continue_files(continued.images, continued.files, continued.inodes)
     }
 
     fn grow(options: &mut Self::Options, bytes: ByteLen) -> bool {

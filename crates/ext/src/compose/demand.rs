@@ -6,6 +6,7 @@ use crate::casefold;
 use crate::encode::device::device_words;
 use crate::encode::dirblocks::{DirFormat, Packing};
 use crate::encode::mapping::{extent_tree_blocks, extents_of, indirect_blocks};
+use crate::encode::places::{NamePlaces, OlderNames};
 use crate::features::Features;
 use crate::ondisk::{XATTR_REFCOUNT_MAX, compat, incompat};
 use rayon::prelude::*;
@@ -33,6 +34,10 @@ pub(crate) enum Object {
     /// The value of a large extended attribute.
     Value(usize),
 }
+
+/// Reads the names of the older directory that a node continues, in a format.
+pub(crate) type OlderNamesFn<'a> =
+    dyn Fn(NodeId, &DirFormat) -> Result<Option<OlderNames>, FsError> + Sync + 'a;
 
 /// A value of a large attribute, stored once for all files that have it.
 #[derive(Debug)]
@@ -67,6 +72,8 @@ pub(crate) struct TreeDemand<'a> {
     listing_start: Vec<u32>,
     blocks: Vec<LogicalBlocks>,
     sparse: Vec<Run>,
+    /// The directories whose names lie where an older volume has them.
+    directories: HashMap<NodeId, NamePlaces>,
     /// `lost+found` is made, since the tree has none.
     pub(crate) makes_lost_and_found: bool,
     /// The owner of the attribute block that up to 1024 nodes with the same set share, and the
@@ -110,6 +117,7 @@ impl<'a> TreeDemand<'a> {
             listing_start: Vec::new(),
             blocks: Vec::new(),
             sparse: Vec::new(),
+            directories: HashMap::new(),
             makes_lost_and_found: makes_lost_and_found
                 && tree.child(NodeId::ROOT, LOST_AND_FOUND).is_none(),
             owners: HashMap::new(),
@@ -204,7 +212,7 @@ impl<'a> TreeDemand<'a> {
     fn count_node(&self, id: NodeId) -> Result<(u32, Option<Vec<Segment>>), FsError> {
         let node = self.tree.node(id);
         let blocks = match node.kind {
-            FileKind::Directory => self.packing(id)?.blocks(),
+            FileKind::Directory => self.directory_blocks(id)?.0,
             FileKind::Symlink if node.size >= u64::from(self.block_size) => {
                 return Err(FsError::NoSpace(format!(
                     "{}: a link target of {} bytes does not fit in a block of {}",
@@ -382,15 +390,78 @@ impl<'a> TreeDemand<'a> {
     /// The division of a directory's entries into blocks. The root's includes the `lost+found` that
     /// is added to it.
     pub(crate) fn packing(&self, dir: NodeId) -> Result<Packing, FsError> {
-        let listing = self.listing(dir);
-        let mut lens: Vec<usize> =
-            listing.iter().map(|entry| self.tree.name(entry).len()).collect();
-        if self.adds_lost_and_found(dir) {
-            lens.insert(self.lost_and_found_place(listing), LOST_AND_FOUND.len());
-        }
         self.dir_format
-            .pack(lens.into_iter())
+            .pack(self.names(dir).into_iter().map(<[u8]>::len))
             .map_err(|error| in_file(error, &self.tree.shown_path(dir)))
+    }
+
+    /// A directory's names in the order in which it lists them, with the `lost+found` that is added
+    /// to the root.
+    fn names(&self, dir: NodeId) -> Vec<&[u8]> {
+        let listing = self.listing(dir);
+        let mut names: Vec<&[u8]> = listing.iter().map(|entry| self.tree.name(entry)).collect();
+        if self.adds_lost_and_found(dir) {
+            names.insert(self.lost_and_found_place(listing), LOST_AND_FOUND);
+        }
+        names
+    }
+
+    /// Lets names keep the places that they have in older directories, except where the directory
+    /// has fewer new blocks without. A `lost+found` keeps all its blocks, as room for repairs.
+    pub(crate) fn keep_directories(&mut self, older: &OlderNamesFn<'_>) -> Result<(), FsError> {
+        let ids: Vec<NodeId> = self.tree.ids().collect();
+        let keep = |&id: &NodeId| {
+            if self.tree.node(id).kind != FileKind::Directory {
+                return Ok(None);
+            }
+            let format = self.dir_format(id);
+            let keeps_all = self.is_lost_and_found(id);
+            // A long directory without an index gets one.
+            let is_wanted = |older: &OlderNames| {
+                keeps_all || !format.indexed || older.levels.is_some() || older.blocks.len() == 1
+            };
+            let Some(older) = older(id, &format)?.filter(is_wanted) else { return Ok(None) };
+            let places = NamePlaces::keeping(format, &self.names(id), &older, keeps_all);
+            let packed = self.packing(id)?.blocks();
+            let places = places.filter(|places| keeps_all || !places.is_worse_than(packed));
+            Ok(places.map(|places| (id, places)))
+        };
+        let kept = ids.par_iter().with_min_len(64).filter_map(|id| keep(id).transpose());
+        self.directories = kept.collect::<Result<_, FsError>>()?;
+        self.count_directories(self.directories.keys().copied().collect())
+    }
+
+    /// Packs all directories, as without an older volume.
+    pub(crate) fn pack_directories(&mut self) -> Result<(), FsError> {
+        let kept = std::mem::take(&mut self.directories);
+        self.count_directories(kept.into_keys().collect())
+    }
+
+    fn count_directories(&mut self, dirs: Vec<NodeId>) -> Result<(), FsError> {
+        for id in dirs {
+            self.blocks[id.index()] = LogicalBlocks::Dense(self.count_node(id)?.0);
+        }
+        Ok(())
+    }
+
+    /// Whether a node of the tree is the directory for repairs.
+    fn is_lost_and_found(&self, id: NodeId) -> bool {
+        let own = self.tree.child(NodeId::ROOT, LOST_AND_FOUND);
+        own.is_some_and(|entry| entry.node == id)
+    }
+
+    /// The places of a directory's names, if an older volume has it.
+    pub(crate) fn places(&self, dir: NodeId) -> Option<&NamePlaces> {
+        self.directories.get(&dir)
+    }
+
+    /// The number of a directory's blocks, and whether it has an index.
+    pub(crate) fn directory_blocks(&self, dir: NodeId) -> Result<(u64, bool), FsError> {
+        if let Some(places) = self.places(dir) {
+            return Ok((places.len(), places.levels.is_some()));
+        }
+        let packing = self.packing(dir)?;
+        Ok((packing.blocks(), packing.index_blocks > 0))
     }
 
     /// The place of `lost+found` in the root's listing.

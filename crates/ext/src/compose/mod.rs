@@ -6,6 +6,7 @@
 //! - [`demand`]: objects to be placed
 //! - [`attributes`]: extended attributes in inode, block and inodes of their own
 //! - [`inodes`]: inode records
+//! - [`older`]: the names of directories and the values of attributes in older volumes
 //! - [`fixed`]: journal, resize inode, orphan file
 //! - [`write`]: the forward pass
 //!
@@ -23,6 +24,7 @@ pub(crate) mod demand;
 pub(crate) mod fixed;
 pub(crate) mod geometry;
 pub(crate) mod inodes;
+pub(crate) mod older;
 pub(crate) mod options;
 pub(crate) mod shape;
 pub(crate) mod summary;
@@ -30,6 +32,7 @@ pub(crate) mod write;
 
 use crate::checksum::crc32c;
 use crate::encode::dirblocks::DirFormat;
+use crate::image::ExtImage;
 use crate::ondisk::{hash_version, incompat, ro_compat, special};
 use base::BaseVolume;
 use demand::TreeDemand;
@@ -37,7 +40,7 @@ use fixed::Fixed;
 use geometry::{Geometry, Need};
 use options::Options;
 use seekless_device::BlockDevice;
-use seekless_fs::plan::{Demand, InodeTable, NewVolume, ObjectId, Plan, Space};
+use seekless_fs::plan::{Demand, InodeTable, NewVolume, ObjectId, OlderFile, Plan, Space};
 use seekless_fs::source::Source;
 use seekless_fs::tree::{Node, Tree};
 use seekless_fs::{FsError, Timestamp};
@@ -45,6 +48,7 @@ use seekless_units::{BlockNo, ByteLen, Extent, Ino};
 use sha2::{Digest, Sha256};
 use shape::Shape;
 use std::borrow::Cow;
+use std::sync::Arc;
 use summary::Identity;
 
 /// A volume about to be written: its shape is decided, its layout is not.
@@ -55,6 +59,12 @@ pub struct Builder<'a> {
     fixed: Fixed,
     orphan_ino: Ino,
     copies: CopyCounts<'a>,
+    /// The older volume in whose places its own files are, if there is one.
+    base: Option<&'a BaseVolume>,
+    /// The options from which its shape follows.
+    wanted: Options,
+    /// The files of older volumes that values of attributes continue.
+    older_values: Vec<(ObjectId, OlderFile)>,
 }
 
 /// The counts in copies of the superblock and of the descriptors.
@@ -197,7 +207,52 @@ impl<'a> Builder<'a> {
         let fixed = Fixed::place(&geometry, blocks + blocks / 64, base)?;
         // As in mke2fs: the first number behind lost+found's.
         let orphan_ino = Ino::new(special::FIRST_ORDINARY + 1);
-        Ok(Self { demand, geometry, identity, fixed, orphan_ino, copies: CopyCounts::Current })
+        Ok(Self {
+            demand,
+            geometry,
+            identity,
+            fixed,
+            orphan_ino,
+            copies: CopyCounts::Current,
+            base,
+            wanted: options.clone(),
+            older_values: Vec::new(),
+        })
+    }
+
+    /// Lets names keep the places that they have in the directories of older volumes, and large
+    /// values of attributes their inodes. `files` says which file of which volume each node
+    /// continues, `inodes` which files each volume has.
+    ///
+    /// # Errors
+    /// Errors of the older volumes.
+    pub fn continue_files(
+        &mut self,
+        images: &[Arc<ExtImage>],
+        files: &[Option<OlderFile>],
+        inodes: &[&[Ino]],
+    ) -> Result<(), FsError> {
+        self.older_values = older::values_of(images, inodes, &self.demand)?;
+        self.demand.keep_directories(&|id, format| match files.get(id.index()) {
+            Some(Some(file)) => older::names_of(&images[file.image], file.ino, format),
+            _ => Ok(None),
+        })?;
+        let (blocks, inodes) = self.demand.totals();
+        let need = Need { blocks, inodes };
+        let chosen = match self.copies {
+            CopyCounts::Of(base) => Geometry::on_base(&base.shape, &self.wanted, need),
+            _ => Geometry::choose(&self.wanted, need),
+        };
+        match chosen {
+            Ok(geometry) => {
+                self.fixed = Fixed::place(&geometry, blocks + blocks / 64, self.base)?;
+                self.geometry = geometry;
+                Ok(())
+            }
+            // Blocks of directories that are full take less room.
+            Err(FsError::NoSpace(_) | FsError::Unsupported(_)) => self.demand.pack_directories(),
+            Err(error) => Err(error),
+        }
     }
 
     /// Inodes in each group.
@@ -254,6 +309,10 @@ impl NewVolume for Builder<'_> {
             return Vec::new();
         }
         vec![(Cow::Borrowed(demand::LOST_AND_FOUND), self.demand.lost_and_found_object())]
+    }
+
+    fn older_files(&self) -> &[(ObjectId, OlderFile)] {
+        &self.older_values
     }
 
     fn clamped_times(&self) -> usize {

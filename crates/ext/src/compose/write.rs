@@ -145,11 +145,15 @@ impl TreeWriter<'_> {
             };
             records.insert(self.demand.lost_and_found_place(listing), record);
         }
-        let packing = self.demand.packing(id)?;
         let ino = self.node_ino(id);
         let parent = self.node_ino(tree.parent(id));
         let seed = self.inode_format().seed(ino);
-        Ok(self.demand.dir_format(id).encode(ino, parent, &records, &packing, seed))
+        let format = self.demand.dir_format(id);
+        if let Some(places) = self.demand.places(id) {
+            return Ok(format.encode_placed(ino, parent, &records, places, seed));
+        }
+        let packing = self.demand.packing(id)?;
+        Ok(format.encode(ino, parent, &records, &packing, seed))
     }
 
     // ---- journal, resize inode, orphan file ------------------------------

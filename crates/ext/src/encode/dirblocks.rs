@@ -11,9 +11,11 @@
     reason = "lengths are of our own making, not an image's"
 )]
 
+use super::places::{NamePlaces, PlacedBlock};
 use crate::casefold;
 use crate::checksum::crc32c;
 use crate::hash::{NameHash, name_hash};
+use crate::htree::DxChild;
 use crate::ondisk::{
     DIR_TAIL_TYPE, DX_NODE_ENTRIES_OFFSET, DX_ROOT_INFO_OFFSET, DirEntryHead, DirEntryTail,
     DxCountLimit, DxEntry, DxRootInfo, DxTail,
@@ -63,7 +65,8 @@ impl Packing {
     }
 }
 
-const fn record_len(name_len: usize) -> usize {
+/// Bytes of an entry with a name of this length, without slack.
+pub(crate) const fn record_len(name_len: usize) -> usize {
     size_of::<DirEntryHead>() + name_len.next_multiple_of(4)
 }
 
@@ -89,12 +92,12 @@ impl DirFormat {
     }
 
     /// Bytes of a block that entries may use.
-    fn room(&self) -> usize {
+    pub(crate) fn room(&self) -> usize {
         self.block_size - if self.checksums { size_of::<DirEntryTail>() } else { 0 }
     }
 
     /// Index entries that fit in the root and in an interior node.
-    fn fan_out(&self) -> (usize, usize) {
+    pub(crate) fn fan_out(&self) -> (usize, usize) {
         let tail = if self.checksums { size_of::<DxTail>() } else { 0 };
         let root = DX_ROOT_INFO_OFFSET + size_of::<DxRootInfo>();
         let entry = size_of::<DxEntry>();
@@ -102,6 +105,11 @@ impl DirFormat {
             (self.block_size - root - tail) / entry,
             (self.block_size - DX_NODE_ENTRIES_OFFSET - tail) / entry,
         )
+    }
+
+    /// Levels of nodes that an index may have below its root.
+    pub(crate) fn most_levels(&self) -> u8 {
+        if self.large { 2 } else { 1 }
     }
 
     /// Divides entries with names of these lengths, in listing order, into blocks.
@@ -125,7 +133,7 @@ impl DirFormat {
             index_blocks += level as u64;
             levels += 1;
         }
-        if levels > if self.large { 2 } else { 1 } {
+        if levels > self.most_levels() {
             return Err(FsError::NoSpace(format!(
                 "a directory of {} entries does not fit in the index{}",
                 lens.len(),
@@ -169,10 +177,7 @@ impl DirFormat {
         );
         let bs = self.block_size;
         let mut out = vec![0; packing.blocks() as usize * bs];
-        let dots = [
-            DirRecord { name: b".", ino: dir, kind: FileKind::Directory },
-            DirRecord { name: b"..", ino: parent, kind: FileKind::Directory },
-        ];
+        let dots = dots(dir, parent);
         let index_bytes = packing.index_blocks as usize * bs;
         for (at, &from) in packing.leaves.iter().enumerate() {
             let to = packing.leaves.get(at + 1).map_or(records.len(), |&next| next as usize);
@@ -182,6 +187,47 @@ impl DirFormat {
         }
         if index_bytes > 0 {
             self.encode_index(&mut out[..index_bytes], &dots, records, packing, seed);
+        }
+        out
+    }
+
+    /// The blocks of a directory whose names have places of their own. `records` are numbered as
+    /// those names, `seed` is the inode's checksum seed.
+    pub(crate) fn encode_placed(
+        &self,
+        dir: Ino,
+        parent: Ino,
+        records: &[DirRecord<'_>],
+        places: &NamePlaces,
+        seed: u32,
+    ) -> Vec<u8> {
+        let bs = self.block_size;
+        let dots = dots(dir, parent);
+        let (root_max, node_max) = self.fan_out();
+        let mut out = vec![0; places.blocks.len() * bs];
+        for (at, (block, own)) in out.chunks_mut(bs).zip(&places.blocks).enumerate() {
+            match own {
+                PlacedBlock::Names(names) => {
+                    let dots = [(0, &dots[0]), (record_len(1), &dots[1])];
+                    let names = names.iter().map(|placed| (placed.at, &records[placed.name]));
+                    let placed: Vec<(usize, &DirRecord<'_>)> =
+                        dots.into_iter().filter(|_| at == 0).chain(names).collect();
+                    self.encode_placed_leaf(block, &placed, seed);
+                }
+                PlacedBlock::Index(children) => {
+                    let entry = |child: &DxChild| DxEntry {
+                        hash: child.hash.into(),
+                        block: (child.lbn.get() as u32).into(),
+                    };
+                    let entries: Vec<DxEntry> = children.iter().map(entry).collect();
+                    match places.levels.filter(|_| at == 0) {
+                        Some(levels) => {
+                            self.put_root(block, &dots, levels, (root_max, &entries), seed);
+                        }
+                        None => self.put_node(block, (node_max, &entries), seed),
+                    }
+                }
+            }
         }
         out
     }
@@ -206,18 +252,31 @@ impl DirFormat {
         records: &[DirRecord<'_>],
         seed: u32,
     ) {
-        let room = self.room();
         let mut at = 0;
-        let mut last = 0;
-        for record in dots.iter().chain(records) {
-            last = at;
-            at += self.put_record(&mut block[at..], record);
+        let placed = dots.iter().chain(records).map(|record| {
+            let start = at;
+            at += record_len(record.name.len());
+            (start, record)
+        });
+        let placed: Vec<(usize, &DirRecord<'_>)> = placed.collect();
+        self.encode_placed_leaf(block, &placed, seed);
+    }
+
+    /// Writes a block of names at their offsets, in order. A record takes the bytes up to the next
+    /// one; free bytes at the start are an unused record.
+    fn encode_placed_leaf(&self, block: &mut [u8], placed: &[(usize, &DirRecord<'_>)], seed: u32) {
+        let room = self.room();
+        let first = placed.first().map_or(room, |&(at, _)| at);
+        if first > 0 {
+            block[4..6].copy_from_slice(&encode_rec_len(first as u32, self.block_size));
         }
-        // The last record takes the rest of the block; an empty block is one
-        // unused record.
-        debug_assert!(at <= room, "records of {at} bytes in a block with {room}");
-        let rest = (room - last) as u32;
-        block[last + 4..last + 6].copy_from_slice(&encode_rec_len(rest, self.block_size));
+        let ends = placed.iter().skip(1).map(|&(at, _)| at).chain([room]);
+        for (&(at, record), end) in placed.iter().zip(ends) {
+            let len = self.put_record(&mut block[at..], record);
+            debug_assert!(at + len <= end, "a record of {len} bytes from {at} to {end}");
+            let taken = encode_rec_len((end - at) as u32, self.block_size);
+            block[at + 4..at + 6].copy_from_slice(&taken);
+        }
         if self.checksums {
             let sum = crc32c(seed, &block[..room]);
             let tail = DirEntryTail {
@@ -256,14 +315,32 @@ impl DirFormat {
                 let block = next + at as u32;
                 above.push(DxEntry { hash: entries[0].hash, block: block.into() });
                 let bytes = &mut out[block as usize * bs..][..bs];
-                bytes[4..6].copy_from_slice(&encode_rec_len(bs as u32, bs));
-                self.put_index(bytes, DX_NODE_ENTRIES_OFFSET, node_max, entries, seed);
+                self.put_node(bytes, (node_max, entries), seed);
             }
             level = above;
             levels += 1;
         }
         debug_assert_eq!(next, 1, "the nodes take all blocks of the index but the root");
-        let root = &mut out[..bs];
+        self.put_root(&mut out[..bs], dots, levels, (root_max, &level), seed);
+    }
+
+    /// Writes an interior node, with room for `max` children.
+    fn put_node(&self, block: &mut [u8], (max, children): (usize, &[DxEntry]), seed: u32) {
+        let whole = encode_rec_len(self.block_size as u32, self.block_size);
+        block[4..6].copy_from_slice(&whole);
+        self.put_index(block, DX_NODE_ENTRIES_OFFSET, max, children, seed);
+    }
+
+    /// Writes the root of an index, with room for `max` children.
+    fn put_root(
+        &self,
+        root: &mut [u8],
+        dots: &[DirRecord<'_>; 2],
+        levels: u8,
+        (max, children): (usize, &[DxEntry]),
+        seed: u32,
+    ) {
+        let bs = self.block_size;
         let dot = self.put_record(root, &dots[0]);
         self.put_record(&mut root[dot..], &dots[1]);
         root[dot + 4..dot + 6].copy_from_slice(&encode_rec_len((bs - dot) as u32, bs));
@@ -276,7 +353,7 @@ impl DirFormat {
         };
         let entries = DX_ROOT_INFO_OFFSET + size_of::<DxRootInfo>();
         root[DX_ROOT_INFO_OFFSET..entries].copy_from_slice(info.as_bytes());
-        self.put_index(root, entries, root_max, &level, seed);
+        self.put_index(root, entries, max, children, seed);
     }
 
     /// An index entry for every leaf: the hash of its first name, odd when the
@@ -330,6 +407,14 @@ impl DirFormat {
             block[tail_at..tail_at + size_of::<DxTail>()].copy_from_slice(tail.as_bytes());
         }
     }
+}
+
+/// The first two entries of a directory.
+fn dots(dir: Ino, parent: Ino) -> [DirRecord<'static>; 2] {
+    [
+        DirRecord { name: b".", ino: dir, kind: FileKind::Directory },
+        DirRecord { name: b"..", ino: parent, kind: FileKind::Directory },
+    ]
 }
 
 /// `ext4_rec_len_to_disk`: lengths of 64 KiB and more do not fit in 16 bits

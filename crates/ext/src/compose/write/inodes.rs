@@ -158,9 +158,9 @@ impl TreeWriter<'_> {
         }
         record.flags |= node.flags & kept_flags(self.geometry.features);
         if node.kind == FileKind::Directory {
-            let packing = self.demand.packing(id)?;
-            record.size = packing.blocks() * u64::from(self.geometry.block_size);
-            if packing.index_blocks > 0 {
+            let (blocks, is_indexed) = self.demand.directory_blocks(id)?;
+            record.size = blocks * u64::from(self.geometry.block_size);
+            if is_indexed {
                 record.flags |= flags::INDEX;
             }
         }

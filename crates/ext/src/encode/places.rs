@@ -1,0 +1,431 @@
+//! Directories whose names lie where an older directory has them.
+//!
+//! A new name takes free bytes of the block that it belongs to: the leaf of its hash in an indexed
+//! directory, any block in a linear one. A leaf without room is split as by the kernel (`do_split`
+//! of Linux `fs/ext4/namei.c`), and so are nodes of the index.
+
+#![allow(
+    clippy::indexing_slicing,
+    reason = "numbers of names and blocks are of our own making; those of an older directory are \
+              checked first"
+)]
+
+use super::dirblocks::{DirFormat, record_len};
+use crate::htree::DxChild;
+use seekless_fs::field::wide;
+use seekless_units::Lbn;
+use std::collections::HashMap;
+
+/// Where names begin in the first block of a linear directory, behind `.` and `..`.
+pub(crate) const BEHIND_DOTS: usize = record_len(1) + record_len(2);
+
+/// Names of a block with their offsets in it, in order, without `.` and `..`.
+pub(crate) type OlderNamesOfBlock = Vec<(usize, Vec<u8>)>;
+
+/// A block of an older directory.
+pub(crate) enum OlderBlock {
+    Names(OlderNamesOfBlock),
+    /// Children of the root or of a node of the index.
+    Index(Vec<DxChild>),
+}
+
+/// The blocks of an older directory, and the levels of nodes below the root of its index, if it has
+/// an index.
+pub(crate) struct OlderNames {
+    pub(crate) blocks: Vec<OlderBlock>,
+    pub(crate) levels: Option<u8>,
+}
+
+/// A block of a directory: names, with their numbers, or children in the index.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum PlacedBlock {
+    Names(Vec<PlacedName>),
+    Index(Vec<DxChild>),
+}
+
+/// A name's number, and its offset in its block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct PlacedName {
+    pub(crate) at: usize,
+    pub(crate) name: usize,
+}
+
+/// The places of a directory's names.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct NamePlaces {
+    pub(crate) blocks: Vec<PlacedBlock>,
+    /// Levels of nodes below the root of the index, if there is one.
+    pub(crate) levels: Option<u8>,
+    /// Blocks in which something is not as in the older directory.
+    changed: u64,
+}
+
+impl NamePlaces {
+    /// The places of names, of which those in `older` keep theirs. `None` if the index of the older
+    /// directory is not one of these names, or has no room.
+    pub(crate) fn keeping(
+        format: DirFormat,
+        names: &[&[u8]],
+        older: &OlderNames,
+        keeps_empty_blocks: bool,
+    ) -> Option<Self> {
+        let mut placer = Placer::new(format, names, older)?;
+        let is_placed = placer.take_over(older);
+        for name in (0..names.len()).filter(|&name| !is_placed[name]) {
+            match placer.levels {
+                Some(_) => placer.add_by_hash(name)?,
+                None => placer.add(name),
+            }
+        }
+        if placer.levels.is_none() && !keeps_empty_blocks {
+            placer.cut_empty_blocks();
+        }
+        Some(placer.finish())
+    }
+
+    /// Number of blocks.
+    pub(crate) fn len(&self) -> u64 {
+        wide(self.blocks.len())
+    }
+
+    /// Whether a directory that was packed into `packed` blocks would have fewer new blocks, or less
+    /// than half of its blocks: then the older places are not worth keeping.
+    pub(crate) fn is_worse_than(&self, packed: u64) -> bool {
+        self.changed > 0 && (self.changed >= packed || self.len() > 2 * packed + 2)
+    }
+}
+
+/// A block with names.
+struct NameBlock {
+    /// In order of their places.
+    names: Vec<PlacedName>,
+    /// The first byte that names may use.
+    from: usize,
+    /// The longest run of free bytes.
+    room: usize,
+}
+
+enum Block {
+    Names(NameBlock),
+    Index(Vec<DxChild>),
+}
+
+/// Places names.
+struct Placer<'a> {
+    format: DirFormat,
+    names: &'a [&'a [u8]],
+    /// Of an indexed directory: the hash of each name.
+    hashes: Vec<u32>,
+    blocks: Vec<Block>,
+    is_changed: Vec<bool>,
+    levels: Option<u8>,
+}
+
+impl<'a> Placer<'a> {
+    /// Begins with the blocks of an older directory, without names. `None` if its index is not sound.
+    fn new(format: DirFormat, names: &'a [&'a [u8]], older: &OlderNames) -> Option<Self> {
+        let is_indexed = older.levels.is_some();
+        let hashes = match is_indexed {
+            true => names.iter().map(|name| format.hash(name).major).collect(),
+            false => Vec::new(),
+        };
+        let block = |(at, block): (usize, &OlderBlock)| match block {
+            OlderBlock::Index(children) => Block::Index(children.clone()),
+            OlderBlock::Names(_) => {
+                let from = if at == 0 { BEHIND_DOTS } else { 0 };
+                Block::Names(NameBlock { names: Vec::new(), from, room: format.room() - from })
+            }
+        };
+        let blocks: Vec<Block> = older.blocks.iter().enumerate().map(block).collect();
+        let is_changed = vec![false; blocks.len()];
+        let placer = Self { format, names, hashes, blocks, is_changed, levels: older.levels };
+        (!is_indexed || placer.leads_to(older)).then_some(placer)
+    }
+
+    /// Whether the index leads to each block once, and to the names of the older directory by their
+    /// hashes.
+    fn leads_to(&self, older: &OlderNames) -> bool {
+        let Some(leaves) = self.leaves() else { return false };
+        let ends = leaves.iter().skip(1).map(|leaf| Some(leaf.0)).chain([None]);
+        leaves.iter().zip(ends).all(|(&(low, at), end)| match &older.blocks[at] {
+            OlderBlock::Names(names) => names.iter().all(|(_, name)| {
+                let hash = self.format.hash(name).major;
+                // The lowest bit of a leaf's hash marks that names of the hash begin before it.
+                hash >= low & !1 && end.is_none_or(|end| hash < end)
+            }),
+            OlderBlock::Index(_) => false,
+        })
+    }
+
+    /// The blocks of names in the order of the index, with the least hash of each. `None` unless it
+    /// leads to each block once.
+    fn leaves(&self) -> Option<Vec<(u32, usize)>> {
+        let mut is_seen = vec![false; self.blocks.len()];
+        let mut leaves = Vec::new();
+        // Nodes at the same depth, with the least hash of each.
+        let mut level = vec![(0, 0)];
+        for depth in 0..=self.levels? {
+            let mut below = Vec::new();
+            for (low, at) in level {
+                let Some(Block::Index(children)) = self.blocks.get(at) else { return None };
+                is_seen[at] = true;
+                for (n, child) in children.iter().enumerate() {
+                    let at = usize::try_from(child.lbn.get()).ok()?;
+                    if std::mem::replace(is_seen.get_mut(at)?, true) {
+                        return None;
+                    }
+                    below.push((if n == 0 { low } else { child.hash }, at));
+                }
+            }
+            if Some(depth) == self.levels {
+                leaves.append(&mut below);
+            }
+            level = below;
+        }
+        (is_seen.iter().all(|&seen| seen) && leaves.is_sorted()).then_some(leaves)
+    }
+
+    /// Gives names that an older directory has their places there; says which have one.
+    fn take_over(&mut self, older: &OlderNames) -> Vec<bool> {
+        let numbers: HashMap<&[u8], usize> =
+            self.names.iter().enumerate().map(|(number, &name)| (name, number)).collect();
+        let mut is_placed = vec![false; self.names.len()];
+        for (at, block) in older.blocks.iter().enumerate() {
+            let (OlderBlock::Names(names), Block::Names(leaf)) = (block, &mut self.blocks[at])
+            else {
+                continue;
+            };
+            for (place, name) in names {
+                match numbers.get(&name[..]) {
+                    Some(&number) if !std::mem::replace(&mut is_placed[number], true) => {
+                        leaf.names.push(PlacedName { at: *place, name: number });
+                    }
+                    _ => self.is_changed[at] = true,
+                }
+            }
+            self.count_room(at);
+        }
+        is_placed
+    }
+
+    fn needed(&self, name: usize) -> usize {
+        record_len(self.names[name].len())
+    }
+
+    /// The runs of free bytes of a leaf: the number of the name behind each, its start, its length.
+    fn gaps(&self, leaf: &NameBlock) -> impl Iterator<Item = (usize, usize, usize)> {
+        let ends = leaf.names.iter().map(|placed| placed.at + self.needed(placed.name));
+        let starts = std::iter::once(leaf.from).chain(ends);
+        let stops = leaf.names.iter().map(|placed| placed.at).chain([self.format.room()]);
+        let gaps = starts.zip(stops).enumerate();
+        gaps.map(|(slot, (start, stop))| (slot, start, stop - start))
+    }
+
+    fn count_room(&mut self, at: usize) {
+        let Block::Names(leaf) = &self.blocks[at] else { return };
+        let room = self.gaps(leaf).map(|gap| gap.2).max().unwrap_or(0);
+        if let Block::Names(leaf) = &mut self.blocks[at] {
+            leaf.room = room;
+        }
+    }
+
+    /// Puts a name into the first free bytes of a block that suffice.
+    fn put(&mut self, at: usize, name: usize) -> bool {
+        let needed = self.needed(name);
+        let Block::Names(leaf) = &self.blocks[at] else { return false };
+        if leaf.room < needed {
+            return false;
+        }
+        let Some((slot, start, _)) = self.gaps(leaf).find(|gap| gap.2 >= needed) else {
+            return false;
+        };
+        if let Block::Names(leaf) = &mut self.blocks[at] {
+            leaf.names.insert(slot, PlacedName { at: start, name });
+        }
+        self.is_changed[at] = true;
+        self.count_room(at);
+        true
+    }
+
+    fn append(&mut self, block: Block) -> usize {
+        self.blocks.push(block);
+        self.is_changed.push(true);
+        self.blocks.len() - 1
+    }
+
+    /// A leaf with some names, packed.
+    fn packed(&self, names: &[usize]) -> NameBlock {
+        let mut at = 0;
+        let place = |&name: &usize| {
+            let placed = PlacedName { at, name };
+            at += self.needed(name);
+            placed
+        };
+        let names = names.iter().map(place).collect();
+        let room = self.format.room() - at;
+        NameBlock { names, from: 0, room }
+    }
+
+    /// Adds a name to a directory without an index.
+    fn add(&mut self, name: usize) {
+        if (0..self.blocks.len()).any(|at| self.put(at, name)) {
+            return;
+        }
+        let leaf = self.packed(&[name]);
+        self.append(Block::Names(leaf));
+    }
+
+    /// Adds a name to the leaf of its hash. `None` if the index has no room for a further leaf.
+    fn add_by_hash(&mut self, name: usize) -> Option<()> {
+        let hash = self.hashes[name];
+        loop {
+            let path = self.path(hash);
+            let &(parent, chosen) = path.last()?;
+            let leaf = self.child(parent, chosen)?;
+            if self.put(leaf, name) || self.pack_with(leaf, name) {
+                return Some(());
+            }
+            if self.is_full(parent) {
+                self.widen(&path)?;
+            } else {
+                self.split((parent, chosen), leaf)?;
+            }
+        }
+    }
+
+    /// The blocks of the index on the path to a hash, each with the number of the child on it.
+    fn path(&self, hash: u32) -> Vec<(usize, usize)> {
+        let mut path = Vec::new();
+        let mut at = 0;
+        while let Some(Block::Index(children)) = self.blocks.get(at) {
+            let behind = children.iter().skip(1).take_while(|child| child.hash <= hash);
+            let chosen = behind.count();
+            path.push((at, chosen));
+            let Some(next) = self.child(at, chosen) else { break };
+            at = next;
+        }
+        path
+    }
+
+    fn child(&self, at: usize, chosen: usize) -> Option<usize> {
+        let Block::Index(children) = &self.blocks[at] else { return None };
+        usize::try_from(children.get(chosen)?.lbn.get()).ok()
+    }
+
+    fn is_full(&self, at: usize) -> bool {
+        let (root, node) = self.format.fan_out();
+        match &self.blocks[at] {
+            Block::Index(children) => children.len() >= if at == 0 { root } else { node },
+            Block::Names(_) => false,
+        }
+    }
+
+    /// Packs a leaf that has enough free bytes for a name, but not in one piece.
+    fn pack_with(&mut self, at: usize, name: usize) -> bool {
+        let Block::Names(leaf) = &self.blocks[at] else { return false };
+        let mut names: Vec<usize> = leaf.names.iter().map(|placed| placed.name).collect();
+        names.push(name);
+        if names.iter().map(|&name| self.needed(name)).sum::<usize>() > self.format.room() {
+            return false;
+        }
+        self.blocks[at] = Block::Names(self.packed(&names));
+        self.is_changed[at] = true;
+        true
+    }
+
+    /// Moves the upper half of a leaf's names to a new leaf.
+    fn split(&mut self, (parent, chosen): (usize, usize), at: usize) -> Option<()> {
+        let Block::Names(leaf) = &self.blocks[at] else { return None };
+        let mut names: Vec<usize> = leaf.names.iter().map(|placed| placed.name).collect();
+        names.sort_by_key(|&name| self.hashes[name]);
+        let sizes: Vec<usize> = names.iter().map(|&name| self.needed(name)).collect();
+        let (kept, moved) = names.split_at(split_point(&sizes, self.format.block_size));
+        let (last, first) = (self.hashes[*kept.last()?], self.hashes[*moved.first()?]);
+        let new = self.packed(moved);
+        let is_moved: Vec<bool> = leaf.names.iter().map(|it| moved.contains(&it.name)).collect();
+        if let Block::Names(leaf) = &mut self.blocks[at] {
+            let mut is_moved = is_moved.into_iter();
+            leaf.names.retain(|_| is_moved.next() == Some(false));
+        }
+        self.count_room(at);
+        self.is_changed[at] = true;
+        let lbn = self.append(Block::Names(new));
+        let hash = first | u32::from(first == last);
+        self.insert((parent, chosen), DxChild { hash, lbn: Lbn::new(wide(lbn)) });
+        Some(())
+    }
+
+    /// Adds a child behind another one.
+    fn insert(&mut self, (parent, chosen): (usize, usize), child: DxChild) {
+        debug_assert!(!self.is_full(parent), "the node has room");
+        if let Block::Index(children) = &mut self.blocks[parent] {
+            children.insert(chosen + 1, child);
+        }
+        self.is_changed[parent] = true;
+    }
+
+    /// Makes room for one more child in the lowest block of a path, or takes one step towards that.
+    fn widen(&mut self, path: &[(usize, usize)]) -> Option<()> {
+        let roomy = path.iter().rposition(|&(at, _)| !self.is_full(at));
+        let Some(above) = roomy else { return self.add_level() };
+        let &(full, _) = path.get(above + 1)?;
+        let Block::Index(children) = &mut self.blocks[full] else { return None };
+        let right = children.split_off(children.len() / 2);
+        let hash = right.first()?.hash;
+        self.is_changed[full] = true;
+        let lbn = self.append(Block::Index(right));
+        self.insert(path[above], DxChild { hash, lbn: Lbn::new(wide(lbn)) });
+        Some(())
+    }
+
+    /// Moves the children of the root to a node below it.
+    fn add_level(&mut self) -> Option<()> {
+        let levels = self.levels.filter(|&levels| levels < self.format.most_levels())?;
+        let Block::Index(children) = &mut self.blocks[0] else { return None };
+        let children = std::mem::take(children);
+        let lbn = self.append(Block::Index(children));
+        self.blocks[0] = Block::Index(vec![DxChild { hash: 0, lbn: Lbn::new(wide(lbn)) }]);
+        self.is_changed[0] = true;
+        self.levels = Some(levels + 1);
+        Some(())
+    }
+
+    /// Cuts blocks without names off the end, if the names are not those of the older directory.
+    fn cut_empty_blocks(&mut self) {
+        if !self.is_changed.contains(&true) {
+            return;
+        }
+        let is_empty = |block: &Block| matches!(block, Block::Names(leaf) if leaf.names.is_empty());
+        while self.blocks.len() > 1 && self.blocks.last().is_some_and(is_empty) {
+            self.blocks.pop();
+            // The inode has another size: the directory is not as it was.
+            self.is_changed.pop();
+            self.is_changed[0] = true;
+        }
+    }
+
+    fn finish(self) -> NamePlaces {
+        let changed = wide(self.is_changed.iter().filter(|&&is_changed| is_changed).count());
+        let block = |block| match block {
+            Block::Names(leaf) => PlacedBlock::Names(leaf.names),
+            Block::Index(children) => PlacedBlock::Index(children),
+        };
+        let blocks = self.blocks.into_iter().map(block).collect();
+        NamePlaces { blocks, levels: self.levels, changed }
+    }
+}
+
+/// How many names of these sizes, in the order of their hashes, stay in a leaf that is split: those
+/// that move take up to half a block. Where that would be all of them, half of them move.
+fn split_point(sizes: &[usize], block: usize) -> usize {
+    let half = block / 2;
+    let (mut size, mut moved) = (0, 0);
+    for needed in sizes.iter().rev() {
+        if size + needed / 2 > half {
+            return sizes.len() - moved;
+        }
+        size += needed;
+        moved += 1;
+    }
+    sizes.len() / 2
+}
