@@ -5,7 +5,8 @@ usage: bench/successive.py [DIR] [--seed N] [--images N] [--move-budget SIZE]
 
 DIR (default: /usr/lib/python3) is copied; each of its directories with three
 files or more counts as a package. Each image is built with --like of the one
-before it, and without; the last one also with --move-budget. Needs cargo, and five times the room of DIR in TMPDIR.
+before it, and without; the last one also with --move-budget. Needs cargo (or
+SEEKLESS, the binary), and five times the room of DIR in TMPDIR.
 """
 
 import argparse
@@ -75,10 +76,12 @@ def main():
     parser.add_argument("--images", type=int, default=10)
     parser.add_argument("--move-budget", default="16M")
     args = parser.parse_args()
-    build_binary = ["cargo", "build", "--quiet", "--release", "--bin", "seekless"]
-    subprocess.run(build_binary, check=True, cwd=HERE)
-    target = os.environ.get("CARGO_TARGET_DIR", os.path.join(HERE, "target"))
-    seekless = os.path.join(target, "release", "seekless")
+    seekless = os.environ.get("SEEKLESS")
+    if seekless is None:
+        build_binary = ["cargo", "build", "--quiet", "--release", "--bin", "seekless"]
+        subprocess.run(build_binary, check=True, cwd=HERE)
+        target = os.environ.get("CARGO_TARGET_DIR", os.path.join(HERE, "target"))
+        seekless = os.path.join(target, "release", "seekless")
     os.environ["SOURCE_DATE_EPOCH"] = "1700000000"
     dice = random.Random(args.seed)
     with tempfile.TemporaryDirectory() as work:
@@ -140,6 +143,14 @@ def main():
         print(f"With --move-budget {args.move_budget} in the last step: ", end="")
         print(f"{score('moved')[0]} seeks, and {moved} new chunks in it.")
         print(f"Size: {size / least:.3f} times that of the image laid out anew.")
+        run("build", root, "-o", at("plain"), "--force", "-q")
+        build("moved", "--like", at("plain"))
+        print(f"On an image that is not laid out by the trace: {score('moved')[0]} seeks;", end=" ")
+        command = ["build", root, "-o", at("moved"), "--trace", at("trace"), "--force", "--json"]
+        told = json.loads(run(*command, "--like", at("plain"), "--move-budget", args.move_budget))
+        print(f"with --move-budget {score('moved')[0]}, {new_chunks('plain', 'moved')[0]} new", end="")
+        print(f" chunks, windows of inodes {told['inode_reads_before']}, then", end=" ")
+        print(f"{told['inode_reads_after']}, {told['renumbered_inodes']} inodes renumbered.")
 
 
 if __name__ == "__main__":

@@ -108,11 +108,19 @@ impl Written {
         if moved.pieces_before == 0 {
             return written;
         }
-        written
+        let written = written
             .with_number("moved_bytes", "bytes moved for the traces", moved.bytes.get())
             .with_number("moved_chunks", "in chunks", moved.chunks)
             .with_number("pieces_before", "pieces read before", moved.pieces_before)
-            .with_number("pieces_after", "after", moved.pieces_after)
+            .with_number("pieces_after", "after", moved.pieces_after);
+        if moved.inode_reads_before == 0 {
+            return written;
+        }
+        written
+            .with_number("renumbered_inodes", "inodes with new numbers", moved.inodes)
+            .with_number("renumbered_bytes", "bytes that have these", moved.inode_bytes.get())
+            .with_number("inode_reads_before", "inode reads before", moved.inode_reads_before)
+            .with_number("inode_reads_after", "after", moved.inode_reads_after)
     }
 
     /// The fields, for a report that has more of them.

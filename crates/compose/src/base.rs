@@ -15,6 +15,7 @@ use seekless_fs::source::Source;
 use seekless_fs::term::{Term, Text};
 use seekless_images::{Error, ErrorKind, Place, Progress, in_use, refuse_others};
 use seekless_layout::planner::moves::{Moves, move_touched};
+use seekless_layout::planner::numbers::{Renumbered, renumber_touched};
 use seekless_layout::planner::{self, Storage, Touch};
 use seekless_units::{ByteLen, Ino};
 use std::path::{Path, PathBuf};
@@ -105,12 +106,14 @@ impl<V: OlderVolume> Bases<V> {
             let block_size = u64::from(builder.block_size());
             let align = storage.align(block_size);
             let budget = likeness.move_budget.get() / block_size;
-            let moves = if budget == 0 {
-                Moves::default()
+            let (moves, renumbered) = if budget == 0 {
+                (Moves::default(), Renumbered::default())
             } else {
                 let (rest, moves) = move_touched(base, demand, &space, &touches, budget);
+                let left = budget - moves.blocks;
+                let (rest, numbers) = renumber_touched(rest, demand, &space, &touches, left);
                 base = rest;
-                moves
+                (moves, numbers)
             };
             match planner::plan_on(&base, demand, &space, &touches, align) {
                 Ok(plan) => {
@@ -119,6 +122,10 @@ impl<V: OlderVolume> Bases<V> {
                         chunks: moves.chunks(&plan, align),
                         pieces_before: moves.pieces_before,
                         pieces_after: moves.pieces_after,
+                        inodes: renumbered.inodes,
+                        inode_bytes: ByteLen::new(renumbered.blocks * block_size),
+                        inode_reads_before: renumbered.windows_before,
+                        inode_reads_after: renumbered.windows_after,
                     };
                     let residue = self.images.first().filter(|_| base.keeps_freed);
                     let images = &self.images;
@@ -329,4 +336,12 @@ pub struct Moved {
     pub pieces_before: u64,
     /// Pieces in which they lie.
     pub pieces_after: u64,
+    /// Inodes that traces read and that got other numbers.
+    pub inodes: u64,
+    /// Bytes of blocks that have one of these numbers, at most.
+    pub inode_bytes: ByteLen,
+    /// Windows of inode tables that traces would read if none did.
+    pub inode_reads_before: u64,
+    /// Windows that they read.
+    pub inode_reads_after: u64,
 }

@@ -235,6 +235,12 @@ pub trait Demand: Sync {
     /// The same objects in the order in which such a walk accesses inodes.
     fn inode_order(&self) -> Vec<ObjectId>;
 
+    /// The objects that a directory names, if the format lets them have other numbers than in an
+    /// older volume.
+    fn named_in(&self, _directory: ObjectId) -> Vec<ObjectId> {
+        Vec::new()
+    }
+
     /// The directory in which such a walk comes to a directory. `None` for the root, and for a
     /// directory without a name.
     fn parent(&self, _directory: ObjectId) -> Option<ObjectId> {

@@ -205,3 +205,51 @@ fn lost_and_found_keeps_its_room() {
         assert_eq!(blocks(&image), Some("16384".into()), "{command:?}");
     }
 }
+
+/// With bytes left that may move, inodes that a trace reads get numbers behind one another.
+#[test]
+fn inodes_that_are_read_come_together() {
+    if !ready("e2fsck") {
+        return;
+    }
+    let scratch = Scratch::new("like-numbers");
+    let root = scratch.join("tree");
+    for dir in 0..20 {
+        let dir = format!("{root}/dir-{dir:02}");
+        fs::create_dir_all(&dir).expect("mkdir");
+        add(&dir, 0..120);
+    }
+    let [old, image, again, paths, trace] =
+        ["old", "new", "again", "paths", "trace"].map(|name| scratch.join(name));
+    build(&root, &old, &["-N", "4000"]);
+    let read = |n: usize| format!("/dir-{:02}/the-name-of-file-{:05}\n", n * 7 % 20, n * 11 % 120);
+    fs::write(&paths, (0..60).map(read).collect::<String>()).expect("write");
+    text(&seekless(&["trace", "import", "--paths", &paths, "-o", &trace]));
+    let like = ["--like", &old, "--trace", &trace, "--move-budget"];
+    let told = |budget: &str| -> serde_json::Value {
+        let args = ["build", &root, "-o", &image, "--force", "--json"];
+        let told = text(&seekless(&[&args[..], &like, &[budget]].concat()));
+        check(&image);
+        same(budget, &manifest(&root, &["lost+found"]), &manifest(&image, &["lost+found"]));
+        serde_json::from_str(&told).expect("json")
+    };
+    let seeks = |image: &str| {
+        let score = text(&seekless(&["score", image, "--trace", &trace, "--json"]));
+        let score: serde_json::Value = serde_json::from_str(&score).expect("json");
+        score["seeks"].as_u64().expect("seeks")
+    };
+    let few = told("8K");
+    assert_eq!(few["renumbered_inodes"], 0, "{few}");
+    let before = seeks(&image);
+    let all = told("4M");
+    let number = |field: &str| all[field].as_u64().expect("a number");
+    assert!(number("renumbered_inodes") > 20, "{all}");
+    assert!(number("inode_reads_after") + 3 <= number("inode_reads_before"), "{all}");
+    assert!(seeks(&image) < before, "{before} seeks with the old numbers");
+    let new = fresh(&fs::read(&old).expect("read"), &fs::read(&image).expect("read"), 4096) as u64;
+    let moved = number("moved_bytes") + number("renumbered_bytes");
+    assert!(new <= moved / 4096 + 8, "{new} blocks are new, {all}");
+    // Numbers that a trace has brought together stay so.
+    build(&root, &again, &["--like", &image]);
+    assert!(fs::read(&again).ok() == fs::read(&image).ok(), "nothing changed");
+}

@@ -618,6 +618,12 @@ impl Demand for TreeDemand<'_> {
         }
     }
 
+    fn named_in(&self, directory: ObjectId) -> Vec<ObjectId> {
+        let Object::Node(id) = self.object(directory) else { return Vec::new() };
+        let entries = self.tree.children(id).iter();
+        entries.map(|entry| ObjectId::new(entry.node.index() as u32)).collect()
+    }
+
     fn inode_order(&self) -> Vec<ObjectId> {
         let walked = inode_walk(self.tree, &|dir| self.listing(dir));
         let mut order: Vec<ObjectId> =

@@ -24,6 +24,7 @@ mod fill;
 pub mod in_place;
 mod inodes;
 pub mod moves;
+pub mod numbers;
 pub mod planned;
 pub mod scattered;
 #[cfg(test)]

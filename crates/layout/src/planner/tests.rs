@@ -13,6 +13,7 @@ struct Thing {
     runs: Vec<(u64, u64)>,
     attributes: u64,
     parent: Option<u32>,
+    names: Vec<u32>,
 }
 
 fn file(len: u64) -> Thing {
@@ -72,6 +73,10 @@ impl Demand for Things {
 
     fn inode_order(&self) -> Vec<ObjectId> {
         objects(self).collect()
+    }
+
+    fn named_in(&self, directory: ObjectId) -> Vec<ObjectId> {
+        self.things[directory.index()].names.iter().copied().map(ObjectId::new).collect()
     }
 
     fn parent(&self, directory: ObjectId) -> Option<ObjectId> {
@@ -558,4 +563,63 @@ fn kept_blocks_are_filled_chunk_by_chunk() {
     let mut chunks: Vec<u64> = blocks(&plan, 10).iter().map(|&(_, at)| at / 64).collect();
     chunks.dedup();
     assert_eq!(chunks, [4, 0]);
+}
+
+/// Inodes leave the windows of a table that are emptied at the least price, all together, for free
+/// numbers behind one another; never for more blocks than may change.
+#[test]
+fn inodes_that_are_read_leave_windows_of_their_table() {
+    use super::numbers::{Renumbered, renumber_touched};
+    // Two directories with forty files each. Windows have 32 blocks of 16 inodes.
+    let mut things = vec![dir(1), dir(1)];
+    (things[0].names, things[1].names) = ((2..42).collect(), (42..82).collect());
+    things.extend(vec![file(1); 80]);
+    let things = Things::new(things);
+    let space = Space {
+        inodes: vec![(Ino::new(11), 8000)],
+        free: vec![extent(1000, 500)],
+        tables: vec![InodeTable {
+            first: Ino::new(1),
+            count: 8192,
+            blocks: extent(0, 512),
+            group: extent(0, 1500),
+        }],
+        inodes_per_block: 16,
+        counts_unused: false,
+    };
+    // Five files in each window, and the directories in the first.
+    let number = |object: u32| match object {
+        0 | 1 => 20 + object,
+        _ => (object - 2) / 5 * 512 + 100 + (object - 2) % 5 * 3,
+    };
+    let mut base = Base::default();
+    (0..82).for_each(|object| base.plan.push(Ino::new(number(object)), [], []));
+    // Two of each window from the second on are read, in another order.
+    let hot: Vec<Touch> = [47, 7, 12, 8, 13, 48].map(|object| touch(object, 0, 1)).to_vec();
+    let renumbered = |budget| {
+        let (base, renumbered) = renumber_touched(base.clone(), &things, &space, &hot, budget);
+        let numbers: Vec<u32> =
+            hot.iter().map(|touch| base.plan.inodes[touch.object.index()].get()).collect();
+        let others = (0..82).filter(|&object| !hot.contains(&touch(object, 0, 1)));
+        for object in others {
+            assert_eq!(base.plan.inodes[object as usize].get(), number(object), "{object} stays");
+        }
+        (numbers, renumbered)
+    };
+    let old: Vec<u32> = hot.iter().map(|touch| number(touch.object.index() as u32)).collect();
+    for budget in [0, 2] {
+        assert_eq!(renumbered(budget).0, old, "{budget}");
+    }
+    // The new numbers are in a window that is read. A block of the table for each other one, one for
+    // the new numbers, and two directories.
+    let (numbers, all) = renumbered(5);
+    let (inodes, windows_before) = (4, 3);
+    assert_eq!(all, Renumbered { inodes, blocks: 5, windows_before, windows_after: 1 });
+    assert_eq!([numbers[1], numbers[3]], [old[1], old[3]]);
+    assert_eq!([numbers[0], numbers[2], numbers[4], numbers[5]], [625, 626, 627, 628]);
+    // For less, one window is left.
+    let (numbers, one) = renumbered(4);
+    assert_eq!(one, Renumbered { inodes: 2, blocks: 3, windows_before, windows_after: 2 });
+    assert_eq!([numbers[2], numbers[4]], [625, 626]);
+    assert_eq!([numbers[0], numbers[5]], [old[0], old[5]]);
 }

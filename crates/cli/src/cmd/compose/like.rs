@@ -18,8 +18,8 @@ use std::path::PathBuf;
 #[derive(Args, Debug)]
 pub(super) struct LikeArgs {
     /// Keep the files of this older image, or of its layout list (see `seekless layout`), where
-    /// they lie there: inode numbers (ext, UFS), places in directories (FAT, UFS) and short names
-    /// (FAT), and blocks of files with the same path, or the same contents. Size, features, UUID or
+    /// they lie there: inode numbers (ext, UFS), places in directories and short names (FAT), and
+    /// blocks of files with the same path, or the same contents. Size, features, UUID or
     /// volume ID, label and time of creation are those of the older image too, and it grows if need
     /// be. Of several, the first that has a file counts (repeatable)
     #[arg(long, value_name = "IMG", group = "older")]
@@ -33,7 +33,8 @@ pub(super) struct LikeArgs {
     #[arg(long, requires = "older")]
     like_strict: bool,
     /// With --like and --trace: let so many bytes that traces read leave their places, so that they
-    /// lie in the order in which they are read. Those move for which the most seeks are saved
+    /// lie in the order in which they are read. Those move for which the most seeks are saved. With
+    /// what is left, inodes that traces read get numbers behind one another (ext)
     #[arg(long, requires_all = ["older", "trace"], value_name = "SIZE", value_parser = parse_size)]
     move_budget: Option<ByteLen>,
     /// Lay each layer behind those below it, where it lies in every image that begins with the same
