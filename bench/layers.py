@@ -7,8 +7,14 @@ DIR (default: /usr/lib/python3) is the base. Each application has files of its
 own in a new directory, some beside files of the base, and replaces some. The
 images are built with --share, whose freed blocks are kept or zeros, without,
 and by mke2fs -d; and with --share from container images, whose layers are the
-base in two halves and the application. Needs cargo, mke2fs, tar, and 25 times
-the room of DIR in TMPDIR.
+base in two halves and the application. Needs cargo (or SEEKLESS, the binary),
+mke2fs, tar, and 25 times the room of DIR in TMPDIR. These builders are left
+out if they are not installed:
+
+- tar2ext4, or the path in TAR2EXT4:
+  go install github.com/Microsoft/hcsshim/cmd/tar2ext4@v0.12.9
+- mkext4, the path in MKEXT4:
+  cargo install mkext4 --version 0.0.3 --example mkfs --root ROOT
 """
 
 import argparse
@@ -18,6 +24,7 @@ import os
 import random
 import shutil
 import subprocess
+import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -98,6 +105,24 @@ def chunks(path, size):
     return found
 
 
+def seekless_binary():
+    """The program, built if SEEKLESS does not name it."""
+    if "SEEKLESS" in os.environ:
+        return os.path.realpath(os.environ["SEEKLESS"])
+    build_binary = ["cargo", "build", "--quiet", "--release", "--bin", "seekless"]
+    subprocess.run(build_binary, check=True, cwd=HERE)
+    target = os.environ.get("CARGO_TARGET_DIR", os.path.join(HERE, "target"))
+    return os.path.join(target, "release", "seekless")
+
+
+def installed(name):
+    """The path of another builder; None, said, without it."""
+    path = shutil.which(os.environ.get(name.upper(), name))
+    if path is None:
+        print(f"{name} is not installed, and left out", file=sys.stderr)
+    return path
+
+
 def main():
     """Prints the table."""
     parser = argparse.ArgumentParser()
@@ -105,10 +130,8 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--images", type=int, default=20)
     args = parser.parse_args()
-    build_binary = ["cargo", "build", "--quiet", "--release", "--bin", "seekless"]
-    subprocess.run(build_binary, check=True, cwd=HERE)
-    target = os.environ.get("CARGO_TARGET_DIR", os.path.join(HERE, "target"))
-    seekless = os.path.join(target, "release", "seekless")
+    seekless = seekless_binary()
+    tar2ext4, mkext4 = installed("tar2ext4"), installed("mkext4")
     os.environ.update(SOURCE_DATE_EPOCH="1700000000", MKE2FS_DETERMINISTIC="1")
     dice = random.Random(args.seed)
     with tempfile.TemporaryDirectory() as work:
@@ -145,6 +168,10 @@ def main():
             mke2fs += ["-E", "hash_seed=5ee61e55-b007-4000-8000-000000000002"]
             mke2fs += ["-d", merged, image, room + "K"]
             container(layout, [*lower, archive(layer, sorted(os.listdir(layer)))])
+            flat = os.path.join(work, "flat.tar")
+            if tar2ext4:
+                with open(flat, "wb") as file:
+                    file.write(archive(merged, ["."]))
             for builder, command in [
                 ("seekless --share", [*build, "--share"]),
                 ("seekless --share --freed zero", [*build, "--share", "--freed", "zero"]),
@@ -154,10 +181,17 @@ def main():
                 ),
                 ("seekless", build),
                 ("mke2fs", mke2fs),
+                ("tar2ext4", [tar2ext4, "-i", flat, "-o", image]),
+                ("mkext4", [mkext4, merged, image, str(int(room) // 4 * 4096)]),
             ]:
+                if command[0] is None:
+                    continue
                 if os.path.exists(image):
                     os.remove(image)
-                subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+                quiet = {"stdout": subprocess.DEVNULL}
+                if builder == "mkext4":
+                    quiet["stderr"] = subprocess.DEVNULL
+                subprocess.run(command, check=True, **quiet)
                 for size in SIZES:
                     unique.setdefault((builder, size), set()).update(chunks(image, size))
         print(f"{len(present)} files of {args.dir} and {args.images} applications, ", end="")

@@ -7,11 +7,14 @@
 #
 # Needs root, loop devices, mkfs.xfs, mkfs.btrfs, and room in TMPDIR (default: /var/tmp) for 4
 # times SIZE, on a disk. SIZE: MiB in FILES files [4096, 400]; SMALL: number of small files
-# [199333]; RUNS: runs of each, of which the fastest counts [3]; KINDS [xfs btrfs].
+# [199333]; RUNS: runs of each [3], of which the fastest counts, or with PICK=median the median;
+# KINDS [xfs btrfs].
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")/.." && pwd)
 size=${SIZE:-4096} files=${FILES:-400} small=${SMALL:-199333} runs=${RUNS:-3}
+pick=1
+[[ ${PICK:-} != median ]] || pick=$(((runs + 1) / 2))
 seekless=${SEEKLESS:-}
 if [[ -z $seekless ]]; then
     cargo build --quiet --release --manifest-path "$here/Cargo.toml" --bin seekless
@@ -83,7 +86,7 @@ END
 }
 
 # rows KIND [NAME COMMAND]...: a row of the table for each command, which takes its output as the
-# last argument, with the fastest of its runs. The commands take turns.
+# last argument, with the run of it that counts. The commands take turns.
 rows() {
     local kind=$1 names=() commands=() run at
     shift
@@ -99,7 +102,7 @@ rows() {
         done
     done
     for at in "${!names[@]}"; do
-        sort -n "$work/times-$at" | head -n 1 | while read -r plain durable took; do
+        sort -n "$work/times-$at" | sed -n "${pick}p" | while read -r plain durable took; do
             echo "| $kind | ${names[at]} | $plain | $durable | $took |"
         done
     done

@@ -3,14 +3,21 @@
 #
 # usage: bench/share.sh [DIR]
 #
-# DIR (default: /usr/lib/python3) is copied. Needs cargo, mke2fs and 4 times the
-# room of DIR in TMPDIR.
+# DIR (default: /usr/lib/python3) is copied. Needs cargo (or SEEKLESS, the binary), mke2fs, and 4
+# times the room of DIR in TMPDIR. These builders are left out if they are not installed:
+# - makefs (Debian's package of that name);
+# - tar2ext4, or the path in TAR2EXT4:
+#   go install github.com/Microsoft/hcsshim/cmd/tar2ext4@v0.12.9;
+# - mkext4, the path in MKEXT4: cargo install mkext4 --version 0.0.3 --example mkfs --root ROOT.
 set -euo pipefail
 
 source=${1:-/usr/lib/python3}
 here=$(cd "$(dirname "$0")/.." && pwd)
-cargo build --quiet --release --manifest-path "$here/Cargo.toml" --bin seekless
-seekless=${CARGO_TARGET_DIR:-$here/target}/release/seekless
+seekless=${SEEKLESS:-}
+if [[ -z $seekless ]]; then
+    cargo build --quiet --release --manifest-path "$here/Cargo.toml" --bin seekless
+    seekless=${CARGO_TARGET_DIR:-$here/target}/release/seekless
+fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export SOURCE_DATE_EPOCH=1700000000 MKE2FS_DETERMINISTIC=1
@@ -59,8 +66,38 @@ build() {
             -E hash_seed=5ee61e55-b007-4000-8000-000000000002 \
             -d "$work/$2" "$work/$2.img" "$size" >/dev/null
         ;;
+    makefs)
+        makefs -t ffs -o version=2 -T "$SOURCE_DATE_EPOCH" -s "$(bytes_of "$size")" \
+            "$work/$2.img" "$work/$2" >/dev/null
+        ;;
+    tar2ext4)
+        tar -C "$work/$2" -c --sort=name . >"$work/$2.tar"
+        "$tar2ext4" -i "$work/$2.tar" -o "$work/$2.img"
+        rm "$work/$2.tar"
+        ;;
+    mkext4)
+        rm -f "$work/$2.img"
+        "$mkext4" "$work/$2" "$work/$2.img" "$(bytes_of "$size")" 2>/dev/null
+        ;;
     esac
 }
+
+# bytes_of NUMBERK: the bytes, a multiple of 32 KiB.
+bytes_of() {
+    echo $((${1%K} / 32 * 32 * 1024))
+}
+
+tar2ext4=${TAR2EXT4:-tar2ext4} mkext4=${MKEXT4:-mkext4}
+builders="seekless like fat fat-like ufs ufs-like mke2fs"
+for builder in makefs tar2ext4 mkext4; do
+    program=$builder
+    [[ $builder == makefs ]] || program=${!builder}
+    if command -v "$program" >/dev/null; then
+        builders+=" $builder"
+    else
+        echo "$builder is not installed, and left out" >&2
+    fi
+done
 
 row=$(
     cat <<'END'
@@ -77,7 +114,7 @@ END
 echo "$(find "$work/base" | wc -l) files, $(du -sh "$work/base" | cut -f1) in $source"
 echo "| builder | change | new blocks of 4K | chunks of 64K | chunks of 512K | content-defined |"
 echo "|---|---|---|---|---|---|"
-for builder in seekless like ufs ufs-like fat fat-like mke2fs; do
+for builder in $builders; do
     build $builder base
     for change in changed derived; do
         build $builder $change
