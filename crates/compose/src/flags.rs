@@ -5,8 +5,8 @@ use seekless_fs::inode_flag;
 use seekless_fs::source::Source;
 use tracing::warn;
 
-/// Flags with their names, as `lsattr -l` has them.
-const NAMES: [(u32, &str); 12] = [
+/// Flags with their names, as `lsattr -l` and `attrib` have them.
+const NAMES: [(u32, &str); 14] = [
     (inode_flag::SYNC, "synchronous updates"),
     (inode_flag::IMMUTABLE, "immutable"),
     (inode_flag::APPEND, "append only"),
@@ -17,6 +17,8 @@ const NAMES: [(u32, &str); 12] = [
     (inode_flag::TOPDIR, "top of directory hierarchies"),
     (inode_flag::VERITY, "verity"),
     (inode_flag::DAX, "DAX"),
+    (inode_flag::HIDDEN, "hidden"),
+    (inode_flag::SYSTEM, "system"),
     (inode_flag::PROJINHERIT, "project"),
     (inode_flag::CASEFOLD, "casefold"),
 ];

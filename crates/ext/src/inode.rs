@@ -8,7 +8,9 @@ use crate::ondisk::{
 use crate::volume::Volume;
 use seekless_fs::field::{index, invalid, le32, parse, range, slice, truncated, wide};
 use seekless_fs::read_cache::Block;
-use seekless_fs::{Attr, DeviceNumber, FileKind, FsError, InodeLocation, Location, Timestamp};
+use seekless_fs::{
+    Attr, DeviceNumber, FileKind, FsError, InodeLocation, Location, Timestamp, inode_flag,
+};
 use seekless_units::{BlockNo, Extent, Ino};
 use std::mem::offset_of;
 
@@ -275,7 +277,8 @@ impl<'a> Inodes<'a> {
             crtime,
             device: inode.device(kind),
             generation: core.i_generation.get(),
-            flags: core.i_flags.get(),
+            // Not those of other formats, whose bits mean nothing here.
+            flags: core.i_flags.get() & !(inode_flag::HIDDEN | inode_flag::SYSTEM),
             project: if project { inode.extra.i_projid.get() } else { 0 },
         }
     }

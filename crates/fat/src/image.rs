@@ -3,6 +3,7 @@
 use crate::describe::geometry;
 use crate::directory::{Sectors, VisitedEntry};
 use crate::files::{File, Files, ROOT, Shared, shared_error};
+use crate::flags::flags_of;
 use crate::name;
 use crate::ondisk::attr;
 use crate::table::Table;
@@ -213,6 +214,7 @@ impl Inspect for FatImage {
             if file.short.DIR_Attr & attr::READ_ONLY != 0 {
                 told.perm &= !0o222;
             }
+            told.flags = flags_of(file.short.DIR_Attr);
         }
         let bytes = match told.kind {
             FileKind::Directory => {

@@ -73,6 +73,7 @@ mod describe;
 mod directory;
 mod entry;
 mod files;
+mod flags;
 mod image;
 mod make;
 mod name;
@@ -86,6 +87,7 @@ mod volume;
 
 pub use check::{LostChains, PROBLEMS, check, preen, repair};
 pub use compose::{BaseVolume, BuildOptions, Builder, LossCounts, Losses};
+pub use flags::KEPT_FLAGS;
 pub use image::FatImage;
 pub use make::{FatWidth, MadeVolume, MakeOptions, make};
 pub use operate::{Fat, FatLive, LiveOptions};

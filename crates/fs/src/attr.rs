@@ -118,6 +118,11 @@ pub mod inode_flag {
     pub const VERITY: u32 = 0x10_0000;
     /// Accessed without the page cache.
     pub const DAX: u32 = 0x200_0000;
+    /// Left out of listings of its directory (FAT). The bits of this and the next flag belong to no
+    /// flag of `lsattr`.
+    pub const HIDDEN: u32 = 0x400_0000;
+    /// A file of the operating system (FAT).
+    pub const SYSTEM: u32 = 0x800_0000;
     /// Its space counts towards a project, and files made in it inherit the project.
     pub const PROJINHERIT: u32 = 0x2000_0000;
     /// Lookups in the directory ignore case.
@@ -134,6 +139,8 @@ pub mod inode_flag {
         | TOPDIR
         | VERITY
         | DAX
+        | HIDDEN
+        | SYSTEM
         | PROJINHERIT
         | CASEFOLD;
 }

@@ -165,9 +165,10 @@ pub(crate) struct BuildArgs {
     /// contents]
     #[arg(long, short = 'i', value_parser = parse_size, conflicts_with = "inodes")]
     bytes_per_inode: Option<ByteLen>,
-    /// Volume label (at most 16 bytes, 31 for UFS, 11 characters for FAT)
-    #[arg(long, short = 'L', default_value = "")]
-    label: String,
+    /// Volume label (at most 16 bytes, 31 for UFS, 11 characters for FAT); an empty one with --like
+    /// removes that of the older image [default: none, or that of the older image]
+    #[arg(long, short = 'L')]
+    label: Option<String>,
     /// Volume UUID; `random` or `time` for a new one in each image, `clear` for zeros (ext;
     /// FAT: `random` only) [default: derived from the contents]
     #[arg(long, short = 'U', value_parser = WantedUuid::parse)]
@@ -257,10 +258,7 @@ impl BuildArgs {
             block_size,
             inode_ratio: self.bytes_per_inode.map(small).transpose()?,
             features,
-            label: match self.label.as_bytes() {
-                [] => plain.label,
-                label => label.to_vec(),
-            },
+            label: self.label.as_ref().map_or(plain.label, |label| label.clone().into_bytes()),
             uuid: fresh_uuid.or(plain.uuid),
             journal_size: plain.journal_size.filter(|_| same_blocks),
             reserved: self.reserved.unwrap_or(plain.reserved),

@@ -107,8 +107,7 @@ pub(crate) struct OptimizeArgs {
     #[arg(long, value_parser = parse_size)]
     inode_size: Option<ByteLen>,
     /// Keep the files of this older image of the same format, or of its layout list, where they lie
-    /// there, and its size, features, UUID and label, as `seekless build --like`. On FAT, hidden and
-    /// system attributes are not kept (repeatable)
+    /// there, and its size, features, UUID and label, as `seekless build --like` (repeatable)
     #[arg(long, value_name = "IMG", conflicts_with_all = ["in_place", "inline_data", "inode_size"],
           group = "older")]
     like: Vec<PathBuf>,

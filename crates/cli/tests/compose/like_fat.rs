@@ -203,7 +203,10 @@ fn successive(name: &str, seed: u64, options: &[&str], most: usize) {
             // Holes spread a few chunks of contents over a few more.
             let are_few = size == CHUNK && pieces(&bytes, size).len() < 12;
             let most = if are_few { free + 2 } else { free };
-            assert!(like <= most, "{what}: {like} new pieces of {size}, {free} without");
+            assert!(
+                like <= most,
+                "{what}: {like} new pieces of {size}, {free} without"
+            );
         }
         old = scratch.join(&step.to_string());
         fs::rename(&image, &old).expect("rename");
@@ -571,5 +574,78 @@ fn bases_that_do_not_suit_are_named() {
         damaged[at] = bytes;
         fs::write(&old, &damaged).expect("write");
         refused(&[&fat16[..], &[&old]].concat(), 3, &old);
+    }
+}
+
+/// A FAT image has the hidden and system files of its source; other formats say that they lose them.
+#[test]
+fn hidden_and_system_files_stay_so() {
+    if !ready("mattrib") {
+        return;
+    }
+    let scratch = Scratch::new("fat-hidden");
+    let root = scratch.join("tree");
+    fs::create_dir_all(format!("{root}/DIR")).expect("mkdir");
+    for name in ["IO.SYS", "HIDDEN", "PLAIN", "DIR/FILE"] {
+        fs::write(format!("{root}/{name}"), name).expect("write");
+    }
+    let [old, new, image, trace] = ["old", "new", "image", "trace"].map(|name| scratch.join(name));
+    build_once(&root, &old, &["--format", "fat16", "--size", "16M", "--drop", "all"]);
+    for (change, path) in [("+s", "IO.SYS"), ("+h", "IO.SYS"), ("+h", "HIDDEN"), ("+h", "DIR")] {
+        run("mattrib", &["-i", &old, change, &format!("::{path}")]);
+    }
+    let listed = |image: &str| run("mattrib", &["-/", "-i", image, "::"]);
+    let wanted = listed(&old);
+    assert!(wanted.contains("SH") && wanted.matches(" H ").count() == 2, "{wanted}");
+    build_once(&old, &new, &["--format", "fat16", "--size", "16M"]);
+    assert_eq!(listed(&new), wanted, "a build");
+    run("mattrib", &["-i", &new, "-h", "::HIDDEN"]);
+    build_once(&new, &image, &["--format", "fat16", "--like", &old]);
+    assert_eq!(listed(&image), listed(&new), "with --like");
+    fs::write(&trace, "{\"seekless_trace\":1}\n{\"op\":\"read\",\"path\":\"/PLAIN\"}\n")
+        .expect("trace");
+    let args = ["optimize", &new, "--trace", &trace, "-o", &image, "--force", "-q"];
+    text(&seekless(&[&args[..], &["--like", &old]].concat()));
+    assert_eq!(listed(&image), listed(&new), "optimize --like");
+    let output = seekless(&["build", &old, "-o", &image, "--force"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && said.contains("3 files"), "{said}");
+    assert!(said.contains("hidden, system"), "{said}");
+}
+
+/// An empty label removes that of the older image, as mke2fs and mkfs.fat take it; without one it
+/// stays.
+#[test]
+fn an_empty_label_removes_that_of_the_older_image() {
+    let scratch = Scratch::new("like-label");
+    let root = scratch.join("tree");
+    fs::create_dir(&root).expect("mkdir");
+    fs::write(format!("{root}/file"), "text").expect("write");
+    let (old, image) = (scratch.join("old"), scratch.join("new"));
+    for options in [
+        &["--format", "ext4"][..],
+        &["--format", "ufs2"],
+        &["--format", "fat16", "--size", "16M", "--drop", "all"],
+        &["--format", "fat12", "--size", "2M", "--drop", "all"],
+    ] {
+        build_once(&root, &old, &[options, &["-L", "OLDER"]].concat());
+        let format = &options[..2];
+        let label = |given: &[&str]| -> String {
+            let like = ["--like", &old, "--drop", "all"];
+            let like = if format[1].starts_with("fat") { &like[..] } else { &like[..2] };
+            build_once(&root, &image, &[format, like, given].concat());
+            let found = text(&seekless(&["info", &image, "--json"]));
+            let found: serde_json::Value = serde_json::from_str(&found).expect("json");
+            found["label"].as_str().expect("label").to_string()
+        };
+        assert_eq!(label(&[]), "OLDER", "{options:?}");
+        assert_eq!(label(&["-L", "OTHER"]), "OTHER", "{options:?}");
+        assert_eq!(label(&["-L", ""]), "", "{options:?}");
+        if format[1].starts_with("fat") {
+            run("fsck.fat", &["-n", &image]);
+            let bytes = fs::read(&image).expect("read");
+            assert_eq!(bytes[43..54], *b"NO NAME    ", "{options:?}");
+            assert!(!bytes.windows(8).any(|found| found == b"OLDER   "), "{options:?}");
+        }
     }
 }

@@ -27,7 +27,7 @@ impl VolumeOptions for fat::BuildOptions {
     }
 
     fn kept_flags(&self) -> u32 {
-        0
+        fat::KEPT_FLAGS
     }
 
     fn volume<'a>(

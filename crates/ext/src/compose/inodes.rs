@@ -192,5 +192,6 @@ pub fn kept_flags(features: Features) -> u32 {
     let seal = if can_seal { 0 } else { inode_flag::VERITY };
     let fold = if can_fold { 0 } else { inode_flag::CASEFOLD };
     // A project needs a feature that is not built.
-    inode_flag::KEPT & !(seal | fold | inode_flag::PROJINHERIT)
+    let of_others = inode_flag::HIDDEN | inode_flag::SYSTEM;
+    inode_flag::KEPT & !(seal | fold | inode_flag::PROJINHERIT | of_others)
 }

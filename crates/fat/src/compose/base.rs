@@ -278,11 +278,19 @@ impl BaseVolume {
     }
 
     /// Gives the root directory a label in the slot of the older one. Without another label it is
-    /// the older one, with its time.
-    pub(crate) fn place_label(&self, objects: &mut Objects, other: Option<ShortEntry>) {
-        let is_other =
-            |label: &&ShortEntry| self.label.is_none_or(|(_, own)| own.DIR_Name != label.DIR_Name);
-        let label = other.as_ref().filter(is_other).or(self.label.as_ref().map(|(_, own)| own));
+    /// the older one, with its time, unless there shall be none.
+    pub(crate) fn place_label(
+        &self,
+        objects: &mut Objects,
+        other: Option<ShortEntry>,
+        is_wanted: bool,
+    ) {
+        let own = self.label.as_ref().map(|(_, own)| own);
+        let label = match &other {
+            Some(label) if own.is_none_or(|own| own.DIR_Name != label.DIR_Name) => other.as_ref(),
+            None if is_wanted => None,
+            _ => own,
+        };
         objects.front = label.map(|label| label.as_bytes().to_vec()).unwrap_or_default();
         match self.label {
             Some((slot, _)) => objects.front_slot = slot,

@@ -35,7 +35,7 @@ pub use base::BaseVolume;
 pub use options::{BuildOptions, LossCounts, Losses};
 
 use crate::make::MakeOptions;
-use crate::make::encode::{Encoder, ROOT_CLUSTER, label_entry};
+use crate::make::encode::{Encoder, NO_LABEL, ROOT_CLUSTER, label_entry};
 use crate::make::geometry::Geometry;
 use crate::make::label;
 use crate::time::{EARLIEST, LATEST};
@@ -62,6 +62,7 @@ pub struct Builder<'a> {
     base: Option<&'a BaseVolume>,
     /// Whether the number is another one than that of the older volume.
     has_id: bool,
+    has_label: bool,
 }
 
 impl<'a> Builder<'a> {
@@ -85,7 +86,15 @@ impl<'a> Builder<'a> {
         content.check_directories()?;
         let (make, geometry) = sizing::choose(&options, &mut content.objects)?;
         content.objects.cluster = geometry.cluster_bytes();
-        Ok(Self { content, options: make, geometry, label, base: None, has_id: true })
+        Ok(Self {
+            content,
+            options: make,
+            geometry,
+            label,
+            base: None,
+            has_id: true,
+            has_label: true,
+        })
     }
 
     /// As [`Builder::new`], but with the shape of an older volume. Entries of directories keep their
@@ -106,8 +115,9 @@ impl<'a> Builder<'a> {
         let (geometry, size) = base.shape(options, &mut content.objects)?;
         content.objects.cluster = geometry.cluster_bytes();
         let make = MakeOptions { size, ..options.make.clone() };
-        let has_id = options.has_id;
-        Ok(Self { content, options: make, geometry, label, base: Some(base), has_id })
+        let (has_id, has_label) = (options.has_id, options.has_label);
+        let base = Some(base);
+        Ok(Self { content, options: make, geometry, label, base, has_id, has_label })
     }
 
     /// As [`Builder::new`], but with the number and the label of an older volume. Entries of
@@ -121,10 +131,18 @@ impl<'a> Builder<'a> {
         base: &'a BaseVolume,
     ) -> Result<Self, FsError> {
         let (mut content, label) = Self::with_names_of(source, options, base)?;
-        let label = label.or(base.boot_label());
+        let label = if options.has_label { label } else { label.or(base.boot_label()) };
         let (make, geometry) = base.with_marks(options, &mut content.objects)?;
         content.objects.cluster = geometry.cluster_bytes();
-        Ok(Self { content, options: make, geometry, label, base: None, has_id: true })
+        Ok(Self {
+            content,
+            options: make,
+            geometry,
+            label,
+            base: None,
+            has_id: true,
+            has_label: true,
+        })
     }
 
     /// The objects of a source with the slots and short names of an older volume, and the label if
@@ -138,7 +156,8 @@ impl<'a> Builder<'a> {
         let label = label::encode(&options.make.label)?;
         let time = made(source.tree(), options);
         let make = MakeOptions { time, ..options.make.clone() };
-        base.place_label(&mut content.objects, label_entry(&make, label));
+        let entry = label_entry(&make, label);
+        base.place_label(&mut content.objects, entry, options.has_label);
         for at in 0..content.objects.all.len() {
             content.objects.fill_holes(at);
         }
@@ -236,8 +255,8 @@ impl NewVolume for Builder<'_> {
         if self.has_id {
             reserved.set_id(options.id);
         }
-        if let Some(label) = &self.label {
-            reserved.set_label(label);
+        if self.label.is_some() || self.has_label {
+            reserved.set_label(self.label.as_ref().unwrap_or(&NO_LABEL));
         }
         reserved.write(&encoder(), free, hint)
     }

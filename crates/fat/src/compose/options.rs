@@ -51,6 +51,8 @@ pub struct BuildOptions {
     pub make: MakeOptions,
     /// Whether `make.id` is the volume's number; else it is derived from the tree.
     pub has_id: bool,
+    /// Whether the label of `make` replaces that of an older volume even if it is empty.
+    pub has_label: bool,
     /// The smallest volume that holds the contents.
     pub is_fitted: bool,
     /// Free space of a fitted volume.
@@ -68,6 +70,7 @@ impl BuildOptions {
         Self {
             make,
             has_id: false,
+            has_label: false,
             is_fitted: true,
             spare: Spare::default(),
             made: None,

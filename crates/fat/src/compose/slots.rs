@@ -2,6 +2,7 @@
 
 use super::older::{OlderDirectory, OlderEntry};
 use super::shorts::{Short, Shorts, basis};
+use crate::flags::attributes_of;
 use crate::name;
 use crate::ondisk::{
     ENTRY_SIZE, LAST_PIECE, LongEntry, MOST_PIECES, NAME_UNITS, PIECE_UNITS, ShortEntry, attr,
@@ -41,6 +42,8 @@ pub(crate) struct NewFile<'a> {
     pub(crate) name: &'a [u8],
     pub(crate) is_dir: bool,
     pub(crate) is_read_only: bool,
+    /// Of [`KEPT_FLAGS`](crate::KEPT_FLAGS).
+    pub(crate) flags: u32,
     pub(crate) size: u64,
     pub(crate) times: OtherTimes,
     pub(crate) mtime: seekless_fs::Timestamp,
@@ -171,7 +174,9 @@ fn entry(short: [u8; 11], file: &NewFile<'_>) -> ShortEntry {
     let kind = if file.is_dir { attr::DIRECTORY } else { attr::ARCHIVE };
     ShortEntry {
         DIR_Name: short,
-        DIR_Attr: kind | if file.is_read_only { attr::READ_ONLY } else { 0 },
+        DIR_Attr: kind
+            | if file.is_read_only { attr::READ_ONLY } else { 0 }
+            | attributes_of(file.flags),
         DIR_NTRes: 0,
         DIR_CrtTimeTenth: created.fine,
         DIR_CrtTime: created.time.into(),
@@ -196,6 +201,7 @@ mod tests {
             name: name.as_bytes(),
             is_dir: false,
             is_read_only: false,
+            flags: 0,
             size: 0,
             times: OtherTimes { atime: mtime, ctime: mtime, crtime: mtime },
             mtime,

@@ -104,6 +104,7 @@ impl ObjectReader<'_> {
                     name: tree.name(entry),
                     is_dir: node.kind == FileKind::Directory,
                     is_read_only: node.perm & 0o222 == 0,
+                    flags: node.flags,
                     size: node.size,
                     times: tree.other_times(node),
                     mtime: node.mtime,

@@ -27,7 +27,7 @@ use zerocopy::byteorder::LE;
 
 /// Findings that do not keep a volume from being a base: the copies are written again.
 const HARMLESS: &[&Problem] = &[problems::SUPERBLOCK_COPY];
-/// The place of UFS1's superblock.
+/// The place of UFS1's superblock, where makefs puts that of UFS2, too.
 const HOME_UFS1: u64 = 8192;
 
 /// An older volume, whose shape a new one takes over.
@@ -61,8 +61,11 @@ impl BaseVolume {
         if sb.old_cgoffset != 0 && sb.format == Format::Ufs1 {
             return no("groups whose metadata are shifted");
         }
-        let home = if sb.format == Format::Ufs1 { HOME_UFS1 } else { SUPERBLOCK_UFS2 };
-        if sb.at != home {
+        let is_home = match sb.format {
+            Format::Ufs1 => sb.at == HOME_UFS1,
+            Format::Ufs2 => [SUPERBLOCK_UFS2, HOME_UFS1].contains(&sb.at),
+        };
+        if !is_home {
             return no(&format!("its superblock at byte {}", sb.at));
         }
         let parts = [sb.fpg, sb.sblkno, sb.cblkno, sb.iblkno, sb.dblkno].map(u64::from);
@@ -317,7 +320,7 @@ impl OlderMetadata<'_> {
         let g = self.geometry;
         let mut bytes = self.read(0, g.sblkno as usize * g.fsize as usize)?;
         let at = g.superblock_at() as usize;
-        if self.has_grown() && g.version == Version::Ufs2 {
+        if self.has_grown() && g.version == Version::Ufs2 && self.sb.at == SUPERBLOCK_UFS2 {
             set_recovery_groups(&self.sb, &mut bytes[at - SECTOR as usize..at]);
         }
         let mut superblock = self.superblock(totals);

@@ -35,6 +35,8 @@ pub(crate) struct Geometry {
     pub(crate) contigsumsize: u32,
     /// The summary area of an older volume; otherwise it is the first data of the first group.
     own_summaries: Option<Extent>,
+    /// Where its superblock is, if it is an older volume's.
+    own_superblock: Option<u64>,
 }
 
 /// The starts of the parts of a group's head, in bytes, and its end.
@@ -77,6 +79,7 @@ impl Geometry {
             dblkno: 0,
             contigsumsize: options.maxcontig().min(MAX_CONTIG),
             own_summaries: None,
+            own_superblock: None,
         };
         if geometry.contigsumsize <= 1 {
             geometry.contigsumsize = 0;
@@ -117,6 +120,7 @@ impl Geometry {
             dblkno: sb.dblkno,
             contigsumsize: sb.tuning.contigsumsize,
             own_summaries: Some(sb.summaries),
+            own_superblock: Some(sb.at),
         }
     }
 
@@ -286,10 +290,10 @@ impl Geometry {
 
     /// The place of the superblock, in bytes.
     pub(crate) fn superblock_at(&self) -> u64 {
-        match self.version {
+        self.own_superblock.unwrap_or(match self.version {
             Version::Ufs1 => 8192,
             Version::Ufs2 => 65536,
-        }
+        })
     }
 
     /// Fragments for this many bytes.

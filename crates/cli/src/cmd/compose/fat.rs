@@ -43,7 +43,9 @@ impl BuildArgs {
             None => fat::BuildOptions::new(plain),
         };
         options.make.size = size;
-        self.fat.apply(&mut options.make, width, self.label.as_bytes(), [&None, &None, &None])?;
+        let label = self.label.as_deref().unwrap_or_default().as_bytes();
+        self.fat.apply(&mut options.make, width, label, [&None, &None, &None])?;
+        options.has_label = self.label.is_some();
         let id = match (self.uuid, self.fat.id(None)?) {
             (None, id) => id,
             (Some(WantedUuid::Random), None) => Some(u32::from_ne_bytes(random()?)),

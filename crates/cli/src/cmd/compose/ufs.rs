@@ -41,8 +41,8 @@ impl BuildArgs {
             }
             make.minfree = reserved / 100;
         }
-        if bases.is_none() || !self.label.is_empty() {
-            make.label = self.label.clone().into_bytes();
+        if let Some(label) = &self.label {
+            make.label = label.clone().into_bytes();
         }
         make.size = room.whole().unwrap_or_default();
         options.is_fitted = room.whole().is_none();

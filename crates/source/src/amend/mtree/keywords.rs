@@ -220,6 +220,8 @@ fn flags_of(text: &[u8]) -> Result<u32, String> {
             b"dirsync" => inode_flag::DIRSYNC,
             b"journal-data" | b"journal" => inode_flag::JOURNAL_DATA,
             b"topdir" => inode_flag::TOPDIR,
+            b"hidden" | b"uhidden" => inode_flag::HIDDEN,
+            b"system" | b"usystem" => inode_flag::SYSTEM,
             // Archived, without a place in an inode.
             b"arch" | b"archived" | b"uarch" | b"uarchive" => 0,
             _ => return Err(format!("'{}' is not a flag that images have", shown(name))),
