@@ -125,6 +125,9 @@ impl<'a> Placer<'a> {
     /// Begins with the blocks of an older directory, without names. `None` if its index is not sound.
     fn new(format: DirFormat, names: &'a [&'a [u8]], older: &OlderNames) -> Option<Self> {
         let is_indexed = older.levels.is_some();
+        if older.levels.is_some_and(|levels| levels > format.most_levels()) {
+            return None;
+        }
         let hashes = match is_indexed {
             true => names.iter().map(|name| format.hash(name).major).collect(),
             false => Vec::new(),
@@ -428,4 +431,87 @@ fn split_point(sizes: &[usize], block: usize) -> usize {
         moved += 1;
     }
     sizes.len() / 2
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ondisk::hash_version;
+
+    const FORMAT: DirFormat = DirFormat {
+        block_size: 1024,
+        indexed: true,
+        checksums: false,
+        large: false,
+        typed: true,
+        folds: false,
+        hash_version: hash_version::HALF_MD4,
+        hash_seed: [1, 2, 3, 4],
+    };
+
+    fn names(count: usize) -> Vec<Vec<u8>> {
+        (0..count).map(|n| format!("name-{n:04}").into_bytes()).collect()
+    }
+
+    /// One leaf with names, in an index.
+    fn older(names: &[&[u8]]) -> OlderNames {
+        let placed = names.iter().enumerate().map(|(n, name)| (n * 20, name.to_vec()));
+        let root = OlderBlock::Index(vec![DxChild { hash: 0, lbn: Lbn::new(1) }]);
+        OlderNames { blocks: vec![root, OlderBlock::Names(placed.collect())], levels: Some(0) }
+    }
+
+    #[test]
+    fn a_leaf_takes_names_until_it_is_full_and_is_split_then() {
+        let all = names(53);
+        let all: Vec<&[u8]> = all.iter().map(|name| &name[..]).collect();
+        let keep = |names: &[&[u8]], older: &OlderNames| {
+            NamePlaces::keeping(FORMAT, names, older, false).expect("places")
+        };
+        let places = keep(&all[..51], &older(&all[..51]));
+        assert!(!places.is_worse_than(2) && places.changed == 0, "nothing changed");
+        // A name in the place of a removed one.
+        let without: Vec<&[u8]> = [&all[..20], &all[21..52]].concat();
+        let places = keep(&without, &older(&all[..51]));
+        let PlacedBlock::Names(leaf) = &places.blocks[1] else { panic!("{places:?}") };
+        assert_eq!(leaf[20], PlacedName { at: 400, name: 50 });
+        assert_eq!((places.len(), places.changed), (2, 1));
+        // No room: names from a hash on move to a leaf of their own.
+        let places = keep(&all[..52], &older(&all[..51]));
+        let (PlacedBlock::Index(root), PlacedBlock::Names(left), PlacedBlock::Names(right)) =
+            (&places.blocks[0], &places.blocks[1], &places.blocks[2])
+        else {
+            panic!("{places:?}")
+        };
+        let hash = |placed: &PlacedName| FORMAT.hash(all[placed.name]).major;
+        assert_eq!((left.len() + right.len(), root.len()), (52, 2));
+        assert!(left.iter().all(|name| hash(name) < root[1].hash));
+        assert!(right.iter().all(|name| hash(name) >= root[1].hash));
+        assert!(left.iter().all(|placed| placed.name == 51 || placed.at == placed.name * 20));
+        assert!(places.is_worse_than(3) && !places.is_worse_than(4));
+    }
+
+    /// An index that does not lead to its names, or has more levels than the volume allows.
+    #[test]
+    fn an_index_of_other_names_is_not_kept() {
+        let all = names(40);
+        let all: Vec<&[u8]> = all.iter().map(|name| &name[..]).collect();
+        let keeps =
+            |older: &OlderNames, format| NamePlaces::keeping(format, &all, older, false).is_some();
+        assert!(keeps(&older(&all), FORMAT));
+        let mut wrong = older(&all);
+        wrong.blocks.push(OlderBlock::Names(Vec::new()));
+        assert!(!keeps(&wrong, FORMAT), "a block that the index does not lead to");
+        let children = [(0, 1), (1 << 31, 2)];
+        let child = |(hash, lbn)| DxChild { hash, lbn: Lbn::new(lbn) };
+        wrong.blocks[0] = OlderBlock::Index(children.map(child).into());
+        assert!(!keeps(&wrong, FORMAT), "names above the hash of the next leaf");
+        assert!(!keeps(&OlderNames { levels: Some(2), ..older(&all) }, FORMAT));
+    }
+
+    #[test]
+    fn half_a_block_moves_and_never_all() {
+        assert_eq!(split_point(&[16; 64], 1024), 32);
+        assert_eq!(split_point(&[264; 3], 1024), 1);
+        assert_eq!(split_point(&[16; 10], 1024), 5, "less than half a block in all");
+    }
 }
