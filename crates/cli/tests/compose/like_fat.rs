@@ -2,7 +2,9 @@
 //! names that keep their short names, and few new chunks besides.
 
 use crate::judges::{Scratch, failure, manifest, ready, run, same, seekless, text};
-use crate::like::{BLOCK, CHUNK, Random, build, build_once, fresh, list, new_tree, pieces};
+use crate::like::{
+    BLOCK, CHUNK, Random, build, build_once, fresh, list, new_tree, pieces, traced, without_budget,
+};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -182,10 +184,16 @@ fn successive(name: &str, seed: u64, options: &[&str], most: usize) {
         change(Path::new(&root), &mut random, steps, most);
         let freed = ["zero", "keep"][random.below(2)];
         let format = &options[..2];
-        let like = [&["--like", &old, "--freed", freed][..], format, DROP].concat();
+        let traced = match name {
+            "campaign" => traced(&scratch, &root, &mut random),
+            _ => Vec::new(),
+        };
+        let by: Vec<&str> = traced.iter().map(String::as_str).collect();
+        let like = [&["--like", &old, "--freed", freed][..], format, DROP, &by].concat();
         build(&root, &image, &like);
         build_once(&root, &again, &like);
-        build(&root, &free, options);
+        build(&root, &free, &[options, &without_budget(&traced)].concat());
+        let may_move = by.contains(&"--move-budget");
         let what = format!("{name} {seed} {step}");
         let bytes = fs::read(&image).expect("read");
         assert!(bytes == fs::read(&again).expect("read"), "{what}: the same bytes twice");
@@ -200,12 +208,13 @@ fn successive(name: &str, seed: u64, options: &[&str], most: usize) {
         let free = fs::read(&free).expect("read");
         for size in [BLOCK, CHUNK] {
             let (like, free) = (fresh(&before, &bytes, size), fresh(&before, &free, size));
-            // Holes spread a few chunks of contents over a few more.
+            // Holes spread a few chunks of contents over a few more; by a trace, new contents lie
+            // together and not in holes.
             let are_few = size == CHUNK && pieces(&bytes, size).len() < 12;
-            let most = if are_few { free + 2 } else { free };
+            let most = free + if are_few { 2 } else { 0 } + if by.is_empty() { 0 } else { 4 };
             assert!(
-                like <= most,
-                "{what}: {like} new pieces of {size}, {free} without"
+                like <= most || may_move,
+                "{what} {freed} {by:?}: {like} new pieces of {size}, {free} without"
             );
         }
         old = scratch.join(&step.to_string());
