@@ -28,7 +28,7 @@ pub struct Renumbered {
     pub windows_after: u64,
 }
 
-/// Inodes that are read, and what their numbers cost.
+/// Inodes that are read, and the price of their numbers.
 struct Numbers<'a> {
     demand: &'a dyn Demand,
     space: &'a Space,

@@ -34,7 +34,7 @@ pub(super) struct LikeArgs {
     like_strict: bool,
     /// With --like and --trace: let so many bytes that traces read leave their places, so that they
     /// lie in the order in which they are read. Those move for which the most seeks are saved. With
-    /// what is left, inodes that traces read get numbers behind one another (ext)
+    /// the rest, inodes that traces read get numbers behind one another (ext)
     #[arg(long, requires_all = ["older", "trace"], value_name = "SIZE", value_parser = parse_size)]
     move_budget: Option<ByteLen>,
     /// Lay each layer behind those below it, where it lies in every image that begins with the same
