@@ -44,7 +44,10 @@ pub(crate) struct Inode {
     /// UFS2: bytes of extended attributes, and their blocks.
     pub(crate) ext_len: u32,
     pub(crate) ext_blocks: [u64; 2],
-    /// A directory's depth below the root, where that is recorded.
+    /// `di_modrev`: the mount that a journal belongs to.
+    pub(crate) revision: u64,
+    /// A directory's depth below the root, where that is recorded; the next file of a list
+    /// (`di_freelink`) for one that is in use without a name.
     pub(crate) depth: u32,
     /// The bytes of the block numbers, with zeros behind those of UFS1.
     pub(crate) numbers: [u8; NUMBERS],
@@ -173,6 +176,7 @@ fn first<O: ByteOrder>(ino: Ino, raw: &Dinode1<O>) -> Inode {
         indirect: raw.di_ib.map(|number| u64::from(number.get())),
         ext_len: 0,
         ext_blocks: [0; 2],
+        revision: raw.di_modrev.get(),
         depth: raw.di_oldids.get(),
         numbers: [0; NUMBERS],
     }
@@ -199,6 +203,7 @@ fn second<O: ByteOrder>(ino: Ino, raw: &Dinode2<O>) -> Inode {
         indirect: raw.di_ib.map(U64::get),
         ext_len: raw.di_extsize.get(),
         ext_blocks: raw.di_extb.map(U64::get),
+        revision: raw.di_modrev.get(),
         depth: raw.di_dirdepth.get(),
         numbers: [0; NUMBERS],
     }

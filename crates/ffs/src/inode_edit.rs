@@ -155,6 +155,16 @@ impl<'a> InodeMut<'a> {
         put_pointer(self.sb, &mut self.bytes, at, block);
     }
 
+    /// Sets the depth of a directory, which is the next file in the list of those that are in use
+    /// without a name.
+    pub(crate) fn set_depth(&mut self, depth: u32) {
+        let at = match self.sb.format {
+            Format::Ufs1 => offset_of!(Dinode1<LE>, di_oldids),
+            Format::Ufs2 => offset_of!(Dinode2<LE>, di_dirdepth),
+        };
+        self.put32(at, depth);
+    }
+
     /// Sets one of the two numbers of blocks with extended attributes.
     pub(crate) fn set_attribute_block(&mut self, n: usize, block: u64) {
         debug_assert!(n < 2, "attributes have two blocks");

@@ -66,6 +66,7 @@ mod grow;
 mod image;
 mod inode;
 mod inode_edit;
+mod journal;
 mod make;
 #[allow(dead_code, reason = "the full vocabulary of the format, used or not")]
 mod ondisk;

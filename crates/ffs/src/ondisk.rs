@@ -36,6 +36,16 @@ pub(crate) const BLK_SNAP: u64 = 2;
 pub(crate) const DIRECTORY_UNIT: usize = 512;
 /// `fs_old_inodefmt` since 4.4BSD: entries have a type.
 pub(crate) const INODE_FORMAT_44: u32 = 2;
+/// `SF_IMMUTABLE` and `SF_NOUNLINK`, flags of the journal's file.
+pub(crate) const JOURNAL_FLAGS: u32 = 0x0012_0000;
+/// `SUJ_FILE`, the name of the journal's file in the root.
+pub(crate) const JOURNAL_NAME: &[u8] = b".sujournal";
+/// `SUJ_MIN`, the fewest bytes of a journal.
+pub(crate) const JOURNAL_LEAST: u64 = 4 << 20;
+/// The mode of the journal's file: a regular file that its owner reads.
+pub(crate) const JOURNAL_MODE: u16 = 0o100_400;
+/// `JREC_SIZE`, bytes of a journal record and of a segment's header.
+pub(crate) const JOURNAL_RECORD: usize = 32;
 /// `d_type` of a whiteout.
 pub(crate) const WHITEOUT: u8 = 14;
 
@@ -80,6 +90,17 @@ pub(crate) mod flag {
     pub(crate) const NFS4_ACLS: u32 = 0x100;
     pub(crate) const CHECK_HASHES: u32 = 0x200;
     pub(crate) const TRIM: u32 = 0x400;
+}
+
+/// `JOP_*`, the first word of a journal record.
+pub(crate) mod journal_op {
+    pub(crate) const ADD_REFERENCE: u32 = 1;
+    pub(crate) const REMOVE_REFERENCE: u32 = 2;
+    pub(crate) const NEW_BLOCK: u32 = 3;
+    pub(crate) const FREE_BLOCK: u32 = 4;
+    pub(crate) const MOVE_REFERENCE: u32 = 5;
+    pub(crate) const TRUNCATE: u32 = 6;
+    pub(crate) const SYNC: u32 = 7;
 }
 
 /// `struct csum`.
@@ -305,6 +326,69 @@ pub(crate) struct DirectHead<O> {
     pub(crate) d_namlen: u8,
 }
 
+/// `struct jsegrec`: the header of a journal segment, at the start of each of its sectors.
+#[derive(Clone, Copy, FromBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct JournalSegment<O> {
+    pub(crate) jsr_seq: U64<O>,
+    pub(crate) jsr_oldest: U64<O>,
+    pub(crate) jsr_cnt: U16<O>,
+    pub(crate) jsr_blocks: U16<O>,
+    pub(crate) jsr_crc: U32<O>,
+    pub(crate) jsr_time: I64<O>,
+}
+
+/// `struct jrefrec`: a name that is added or removed.
+#[derive(Clone, Copy, FromBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct JournalReference<O> {
+    pub(crate) jr_op: U32<O>,
+    pub(crate) jr_ino: U32<O>,
+    pub(crate) jr_parent: U32<O>,
+    pub(crate) jr_nlink: U16<O>,
+    pub(crate) jr_mode: U16<O>,
+    pub(crate) jr_diroff: I64<O>,
+    pub(crate) jr_unused: U64<O>,
+}
+
+/// `struct jmvrec`: a name that moves within a block of its directory. The compiler aligns the
+/// offsets, and leaves two bytes in front of them.
+#[derive(Clone, Copy, FromBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct JournalMove<O> {
+    pub(crate) jm_op: U32<O>,
+    pub(crate) jm_ino: U32<O>,
+    pub(crate) jm_parent: U32<O>,
+    pub(crate) jm_unused: U16<O>,
+    pub(crate) jm_padding: [u8; 2],
+    pub(crate) jm_oldoff: I64<O>,
+    pub(crate) jm_newoff: I64<O>,
+}
+
+/// `struct jblkrec`: fragments that are allocated or freed.
+#[derive(Clone, Copy, FromBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct JournalBlock<O> {
+    pub(crate) jb_op: U32<O>,
+    pub(crate) jb_ino: U32<O>,
+    pub(crate) jb_blkno: I64<O>,
+    pub(crate) jb_lbn: I64<O>,
+    pub(crate) jb_frags: U16<O>,
+    pub(crate) jb_oldfrags: U16<O>,
+    pub(crate) jb_unused: U32<O>,
+}
+
+/// `struct jtrncrec`: a file that is cut, or made durable.
+#[derive(Clone, Copy, FromBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct JournalLength<O> {
+    pub(crate) jt_op: U32<O>,
+    pub(crate) jt_ino: U32<O>,
+    pub(crate) jt_size: I64<O>,
+    pub(crate) jt_extsize: U32<O>,
+    pub(crate) jt_pad: [U32<O>; 3],
+}
+
 /// The fixed part of `struct extattr`.
 #[derive(Clone, Copy, FromBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -349,7 +433,7 @@ pin!(Superblock<LE>: 1376; fs_ncg @ 44, fs_bsize @ 48, fs_sbsize @ 104, fs_nindi
     fs_cssize @ 156, fs_ipg @ 184, fs_old_cstotal @ 192, fs_clean @ 209, fs_fsmnt @ 212,
     fs_volname @ 680, fs_pointers @ 728, fs_maxbsize @ 860, fs_sblockloc @ 1000, fs_cstotal @ 1008,
     fs_time @ 1072, fs_size @ 1080, fs_csaddr @ 1096, fs_snapinum @ 1116, fs_avgfilesize @ 1196,
-    fs_mtime @ 1208, fs_ckhash @ 1304, fs_metackhash @ 1308, fs_flags @ 1312, fs_maxsymlinklen @ 1320,
+    fs_mtime @ 1208, fs_sujfree @ 1216, fs_ckhash @ 1304, fs_metackhash @ 1308, fs_flags @ 1312, fs_maxsymlinklen @ 1320,
     fs_maxfilesize @ 1328, fs_state @ 1352, fs_magic @ 1372);
 pin!(CylinderGroup<LE>: 168; cg_magic @ 4, cg_cgx @ 12, cg_ndblk @ 20, cg_cs @ 24, cg_frsum @ 52,
     cg_iusedoff @ 92, cg_freeoff @ 96, cg_niblk @ 116, cg_initediblk @ 120, cg_ckhash @ 132, cg_time @ 136);
@@ -359,4 +443,12 @@ pin!(Dinode2<LE>: 256; di_size @ 16, di_blocks @ 24, di_birthtime @ 56, di_gen @
 pin!(DirectHead<LE>: 8; d_reclen @ 4, d_type @ 6, d_namlen @ 7);
 pin!(OldAclEntry<LE>: 12; ae_id @ 4, ae_perm @ 8);
 pin!(OldAcl<LE>: 388; acl_entry @ 4);
+pin!(JournalSegment<LE>: JOURNAL_RECORD; jsr_oldest @ 8, jsr_cnt @ 16, jsr_blocks @ 18, jsr_crc @ 20,
+    jsr_time @ 24);
+pin!(JournalReference<LE>: JOURNAL_RECORD; jr_ino @ 4, jr_parent @ 8, jr_nlink @ 12, jr_mode @ 14,
+    jr_diroff @ 16);
+pin!(JournalMove<LE>: JOURNAL_RECORD; jm_ino @ 4, jm_parent @ 8, jm_oldoff @ 16, jm_newoff @ 24);
+pin!(JournalBlock<LE>: JOURNAL_RECORD; jb_ino @ 4, jb_blkno @ 8, jb_lbn @ 16, jb_frags @ 24,
+    jb_oldfrags @ 26);
+pin!(JournalLength<LE>: JOURNAL_RECORD; jt_ino @ 4, jt_size @ 8, jt_extsize @ 16);
 pin!(ExtattrHead<LE>: 7; ea_namespace @ 4, ea_contentpadlen @ 5, ea_namelength @ 6);

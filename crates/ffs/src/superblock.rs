@@ -115,6 +115,10 @@ pub(crate) struct Tuning {
     pub(crate) maxfilesize: u64,
     /// When it was written last, in seconds of the epoch.
     pub(crate) time: i64,
+    /// Time of the last mount or check, in seconds of the epoch: a journal belongs to one of them.
+    pub(crate) mtime: i64,
+    /// The first inode that was in use without a name, of which a journal keeps a list; or 0.
+    pub(crate) unreferenced: u32,
     /// The totals of all groups.
     pub(crate) totals: Totals,
     /// The rest of `fs_cstotal` is not all zeros, as `fsck_ffs` would have it.
@@ -384,6 +388,11 @@ impl Super {
         self.tuning.netbsd_journal.then_some("a NetBSD journal (tunefs -l 0)")
     }
 
+    /// Whether it has a journal of soft updates.
+    pub(crate) fn is_journaled(&self) -> bool {
+        self.flags & flag::JOURNALED_SOFT_UPDATES != 0
+    }
+
     /// A feature that a change of the volume would break, with a remedy.
     pub(crate) fn unkept_feature(&self) -> Option<&'static str> {
         let snapshots = self.tuning.has_snapshots().then_some("snapshots (remove them first)");
@@ -398,7 +407,6 @@ impl Super {
                 !self.tuning.updated,
                 "a superblock from before 2002 (fsck_ffs of a current BSD converts it)",
             ),
-            (has(flag::JOURNALED_SOFT_UPDATES), "journaled soft updates (tunefs -j disable)"),
             (has(flag::GJOURNAL), "a gjournal (tunefs -J disable)"),
         ]
         .into_iter()
@@ -671,6 +679,8 @@ fn tuning<O: ByteOrder>(raw: &Superblock<O>, updated: bool) -> Tuning {
         cssize: raw.fs_cssize.get(),
         maxfilesize: raw.fs_maxfilesize.get(),
         time: raw.fs_time.get(),
+        mtime: raw.fs_mtime.get(),
+        unreferenced: raw.fs_sujfree.get(),
         totals: Totals {
             ndir: totals.cs_ndir.get(),
             nbfree: totals.cs_nbfree.get(),

@@ -60,6 +60,18 @@ impl<'a> SuperblockMut<'a> {
         self.set64(at!(fs_pendingblocks), 0);
     }
 
+    /// Makes the journal of soft updates one of another mount than the last: FreeBSD uses it no more
+    /// for later changes, and writes a new one when it mounts the volume.
+    /// The time of the last mount becomes `secs`, in seconds of the epoch, if it is later.
+    pub(crate) fn retire_journal(&mut self, secs: i64) {
+        let before = self.sb.tuning.mtime;
+        let now = self.sb.order.get_u64(&self.bytes, at!(fs_mtime)).map(u64::cast_signed);
+        if self.sb.is_journaled() && now == Some(before) {
+            let other = secs.max(before.wrapping_add(1));
+            self.set64(at!(fs_mtime), other.cast_unsigned());
+        }
+    }
+
     /// Lists these snapshots, oldest first.
     pub(crate) fn list_snapshots(&mut self, snapshots: &[Ino]) {
         debug_assert!(snapshots.len() <= MOST_SNAPSHOTS, "{} snapshots", snapshots.len());

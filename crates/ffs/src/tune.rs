@@ -143,6 +143,10 @@ impl Changes {
         let sb = Super::read(device, false)?;
         sb.refuse_unclean()?;
         sb.check_writable()?;
+        if sb.is_journaled() && self.soft_updates == Some(false) {
+            let what = "disabling soft updates of a volume with a journal (tunefs -j disable)";
+            return Err(FsError::Unsupported(what.into()));
+        }
         let mut superblock = SuperblockMut::read(&sb, device)?;
         self.edit(&sb, &mut superblock);
         superblock.write(device, copies)?;
@@ -314,7 +318,6 @@ mod tests {
         for device in [
             change(offset_of!(Superblock<LE>, fs_clean), 0),
             change(flags, u8::try_from(flag::NEEDS_FSCK).unwrap()),
-            change(flags, u8::try_from(flag::JOURNALED_SOFT_UPDATES).unwrap()),
             change(offset_of!(Superblock<LE>, fs_snapinum), 5),
         ] {
             let before = bytes(&device);
@@ -322,6 +325,14 @@ mod tests {
             assert!(matches!(refused, Err(FsError::Refused(_) | FsError::Unsupported(_))));
             assert_eq!(bytes(&device), before);
         }
+        let journaled = change(flags, u8::try_from(flag::JOURNALED_SOFT_UPDATES).unwrap());
+        let before = bytes(&journaled);
+        let disable = Changes { soft_updates: Some(false), ..Changes::default() };
+        assert!(matches!(disable.apply(&journaled, true), Err(FsError::Unsupported(_))));
+        assert_eq!(bytes(&journaled), before);
+        let label = Changes { label: Some(b"journaled".to_vec()), ..Changes::default() };
+        label.apply(&journaled, true).unwrap();
+        assert!(Settings::read(&journaled).unwrap().journaled_soft_updates);
         let before = bytes(&device);
         for wrong in [
             Changes { minfree: Some(100), ..Changes::default() },

@@ -141,7 +141,6 @@ fn what_cannot_grow_is_left_alone() {
         bytes
     };
     refused(&with(8192 + 209, 0), &["-s", "64M"], 4, "seekless check -p");
-    refused(&with(8192 + 1312, 8), &["-s", "64M"], 4, "journaled soft updates");
     refused(&with(8192 + 1116, 5), &["-s", "64M"], 4, "snapshots");
     // The magic number of the last group.
     let last = sound.windows(4).rposition(|word| word == [0x55, 2, 9, 0]).expect("a group");

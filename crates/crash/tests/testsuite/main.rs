@@ -8,6 +8,7 @@ mod background;
 mod campaign;
 mod ext;
 mod faults;
+mod journaled;
 mod log;
 mod order;
 mod snapshot_removal;

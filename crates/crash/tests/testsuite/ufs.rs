@@ -55,6 +55,17 @@ impl Ufs {
         self.open_with(device, clock, config, false)
     }
 
+    /// Opens an image for changes; blocks stay where they are.
+    pub(crate) fn without_clusters(
+        &self,
+        device: Arc<dyn BlockDevice>,
+        clock: Arc<VirtualClock>,
+        config: Config,
+    ) -> Result<FfsLive, FsError> {
+        let options = LiveOptions { reallocblks: false, ..options(false) };
+        FfsLive::open(device, clock, config, options)
+    }
+
     /// Opens an image that a crash has left, to be corrected while it is in use.
     pub(crate) fn recovering(
         &self,
@@ -71,18 +82,7 @@ impl Ufs {
         config: Config,
         recover: bool,
     ) -> Result<FfsLive, FsError> {
-        let options = LiveOptions {
-            directories: "orlov".into(),
-            inodes: None,
-            blocks: None,
-            seed: 1,
-            force: false,
-            recover,
-            ignore_checksums: false,
-            reallocblks: true,
-            wall: Box::new(|| Timestamp { secs: 1_700_000_000, nanos: 0 }),
-        };
-        FfsLive::open(device, clock, config, options)
+        FfsLive::open(device, clock, config, options(recover))
     }
 }
 
@@ -134,5 +134,19 @@ impl Target for Ufs {
 
     fn open(&self, device: Arc<dyn BlockDevice>) -> Result<Arc<dyn Inspect>, FsError> {
         Ok(Arc::new(FfsImage::open(device, OpenOptions::default())?))
+    }
+}
+
+fn options(recover: bool) -> LiveOptions {
+    LiveOptions {
+        directories: "orlov".into(),
+        inodes: None,
+        blocks: None,
+        seed: 1,
+        force: false,
+        recover,
+        ignore_checksums: false,
+        reallocblks: true,
+        wall: Box::new(|| Timestamp { secs: 1_700_000_000, nanos: 0 }),
     }
 }

@@ -70,7 +70,7 @@ impl Super {
     /// The number of block numbers that are something else in an inode without blocks: a device's
     /// number, the target of a short symlink. `None` for an inode with blocks. (Readers also take a
     /// symlink without any blocks for a short one.)
-    pub(super) fn numbers_kept(&self, inode: &Inode) -> Option<usize> {
+    pub(crate) fn numbers_kept(&self, inode: &Inode) -> Option<usize> {
         match FileKind::from_mode(inode.mode())? {
             FileKind::Regular | FileKind::Directory => None,
             FileKind::Symlink => {

@@ -24,6 +24,7 @@ mod corrections;
 mod fix;
 mod groups;
 mod inodes;
+mod journaled;
 mod links;
 mod names;
 pub(crate) mod problems;
@@ -51,13 +52,14 @@ use seekless_fs::field::index;
 use seekless_units::ByteLen;
 use std::sync::Arc;
 
-/// Checks an image.
+/// Checks an image. One that was not unmounted and has a journal of soft updates is checked as it
+/// will be after its recovery.
 ///
 /// # Errors
 /// [`FsError::Corrupt`] when there is no sound superblock,
 /// [`FsError::Device`] when the device fails.
 pub fn check(device: Arc<dyn BlockDevice>) -> Result<Report, FsError> {
-    Ok(examine(&device)?.report)
+    journaled::check(&device)
 }
 
 /// Refuses an image with findings other than harmless ones.

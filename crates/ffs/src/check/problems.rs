@@ -56,6 +56,30 @@ seekless_fs::problems! {
         question: Some("Mark the volume clean?"),
         repair: "it is marked clean, last of all",
     }
+    JOURNAL_PENDING = {
+        code: "journal.pending", phase: 0, preen: Preen::Repairs,
+        text: "a journal of soft updates (`.sujournal`) of a volume that was not unmounted",
+        question: Some("Use the journal?"),
+        repair: "names, links and blocks in its records are completed or released, in place of a \
+                 check of the whole volume",
+    }
+    JOURNAL_UNUSABLE = {
+        code: "journal.unusable", phase: 0, preen: Preen::Repairs,
+        text: "the superblock says that there is a journal, but there is none of the last mount: no \
+               file `.sujournal` in the root, or one with other attributes, with holes or of \
+               another mount; or the volume has snapshots",
+        question: Some("Check the whole volume?"),
+        repair: "it is not used, and the whole volume is checked; without the file, the superblock \
+                 does not say so any more",
+    }
+    JOURNAL_DAMAGED = {
+        code: "journal.damaged", phase: 0, preen: Preen::Stops,
+        text: "a journal that contradicts itself or the volume: segments are missing or have \
+               records of no kind or of places that the volume does not have, or directories, maps \
+               or link counts do not match the records",
+        question: Some("Check the whole volume?"),
+        repair: "it is not used, and the whole volume is checked",
+    }
     GROUP_HEAD = {
         code: "group.head", phase: 1, preen: Preen::Stops,
         text: "the group has no header, or a bitmap is not where the sizes put it \

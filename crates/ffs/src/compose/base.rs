@@ -54,6 +54,10 @@ impl BaseVolume {
         if let Some(what) = sb.unkept_feature().or_else(|| sb.unkept_by_growth()) {
             return no(what);
         }
+        if sb.is_journaled() {
+            // The superblock would promise a file that the image does not have.
+            return no("journaled soft updates (tunefs -j disable)");
+        }
         sb.check_writable()?;
         if !sb.typed_entries {
             return no("directories from before 4.4BSD");

@@ -8,6 +8,7 @@ use super::map::Core;
 use super::recovery::{self, is_clean};
 use super::seal::Sealer;
 use super::{Ffs, LiveOptions};
+use crate::journal;
 use crate::ondisk::{DIRECTORY_UNIT, ROOT, flag};
 use crate::origin::Origin;
 use crate::superblock::Super;
@@ -26,14 +27,18 @@ use seekless_units::{GroupNo, Ino};
 use std::sync::Arc;
 
 impl Ffs {
-    /// Opens an image, and changes nothing of it.
+    /// Opens an image, and changes nothing of it but for a recovery by its journal.
     pub(super) fn open_image(
         device: Arc<dyn BlockDevice>,
         clock: Arc<dyn Clock>,
         config: Config,
         options: LiveOptions,
     ) -> Result<(Self, Core), FsError> {
-        let sb = Arc::new(Super::read(device.as_ref(), options.ignore_checksums)?);
+        let mut sb = Super::read(device.as_ref(), options.ignore_checksums)?;
+        if journal::recover(&device, &sb)? {
+            sb = Super::read(device.as_ref(), options.ignore_checksums)?;
+        }
+        let sb = Arc::new(sb);
         let progress =
             if options.recover { recovery::begin(&sb, config.discipline)? } else { Progress::None };
         check_state(&sb, options.force || progress == Progress::UnderWay)?;
@@ -105,6 +110,10 @@ impl Ffs {
         bytes.set_totals(*self.allocator.groups().counts().totals());
         bytes.set_time(secs);
         bytes.set_clean(clean);
+        if !close {
+            // No change is written to it.
+            bytes.retire_journal(secs);
+        }
         if self.copies.may_be_listed() {
             bytes.list_snapshots(&self.copies.listed());
         }

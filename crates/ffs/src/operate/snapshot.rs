@@ -71,6 +71,9 @@ impl Ffs {
         if core.cache.blocks().config().discipline != Discipline::SoftUpdates {
             return refuse("snapshots of volumes in use without soft updates");
         }
+        if self.sb.is_journaled() {
+            return refuse("snapshots of volumes with journaled soft updates (tunefs -j disable)");
+        }
         if matches!(self.progress, Progress::UnderWay | Progress::NeedsCheck) {
             return Err(FsError::Refused("the volume is being recovered".into()));
         }

@@ -20,8 +20,10 @@ mod superblock;
 mod trim;
 
 use super::fix::{Fix, Stage, TOGETHER};
+use super::journaled::{self, JournalUse};
 use super::{Checker, problems};
 use crate::inode_edit::InodeMut;
+use crate::journal::JournalRecovery;
 use crate::ondisk::{DIRECTORY_UNIT, flag};
 use crate::origin::Origin;
 use crate::snapshot_marks::unmark;
@@ -75,6 +77,8 @@ struct Repair {
     homeless: HashSet<Fix>,
     /// The image is marked as not clean by this repair.
     marked: bool,
+    /// The superblock goes on to say that there is a journal, if it does.
+    keeps_journal: bool,
     /// The device refuses writes to blocks that a snapshot needs as they are.
     guarded: Option<Arc<Origin>>,
 }
@@ -94,11 +98,38 @@ impl Repair {
             found: Rounds::default(),
             homeless: HashSet::new(),
             marked: false,
+            keeps_journal: true,
             guarded: None,
         }
     }
 
     fn run(mut self) -> Result<Repaired, FsError> {
+        match journaled::state(self.disk.device())? {
+            JournalUse::Unneeded => {}
+            JournalUse::Pending(recovery) => return self.by_journal(&recovery),
+            JournalUse::Noted(report, journal_exists) => {
+                self.keeps_journal = journal_exists;
+                let (left, is_damaged) = (report.findings.clone(), report.unexpected > 0);
+                self.found.merge(&report, |_| false);
+                if is_damaged && self.mode == Mode::Preen {
+                    let mut report = super::examine(self.disk.device())?.report;
+                    self.found.merge(&report, |_| false);
+                    report.findings.extend(left);
+                    return Ok(self.end(1, &report.findings));
+                }
+            }
+        }
+        self.in_full()
+    }
+
+    /// Recovers a volume by its journal.
+    fn by_journal(mut self, recovery: &JournalRecovery) -> Result<Repaired, FsError> {
+        self.found.merge(&journaled::report(recovery), |_| false);
+        recovery.write(&mut self.disk)?;
+        Ok(self.end(1, &[]))
+    }
+
+    fn in_full(mut self) -> Result<Repaired, FsError> {
         for rounds in 1..=ROUNDS {
             let mut checker = super::examine(self.disk.device())?;
             checker.fixes.leave_out(|fix| self.homeless.contains(fix));
@@ -131,7 +162,8 @@ impl Repair {
         checker.sb().check_repairable()?;
         self.guard(checker)?;
         let before = (self.disk.writes(), self.homeless.len());
-        if !checker.fixes.begin_with(Stage::Superblock) {
+        let is_to_be_marked = !self.marked || checker.sb().clean;
+        if is_to_be_marked && !checker.fixes.begin_with(Stage::Superblock) {
             superblock::mark_unclean(checker.sb(), &mut self.disk)?;
         }
         self.marked = true;
@@ -192,7 +224,11 @@ impl Repair {
     fn finish(&mut self, checker: &Checker) -> Result<(), FsError> {
         debug_assert!(checker.lost_groups.is_empty(), "every group has a head");
         let totals = groups::put_summaries(checker, &mut self.disk)?;
-        superblock::finish(checker.sb(), totals, self.homeless.is_empty(), &mut self.disk)
+        let mut sb = checker.sb().clone();
+        if !self.keeps_journal {
+            sb.flags &= !flag::JOURNALED_SOFT_UPDATES;
+        }
+        superblock::finish(&sb, totals, self.homeless.is_empty(), &mut self.disk)
     }
 
     fn apply_all(&mut self, checker: &Checker) -> Result<(), FsError> {

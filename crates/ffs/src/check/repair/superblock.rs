@@ -16,18 +16,21 @@ pub(super) fn put(checker: &Checker, disk: &mut Patches, at: u64) -> Result<(), 
     let sb = checker.sb();
     let mut bytes = SuperblockMut::of(sb, checker.superblock.clone());
     bytes.set_clean(false);
+    bytes.retire_journal(sb.tuning.mtime);
     disk.put(at, bytes.sealed())?;
     disk.flush()
 }
 
-/// Marks the volume on the disk as not clean, if it is not marked yet.
+/// Marks the volume on the disk as not clean, if it is not marked yet. The journal of soft
+/// updates does not describe a volume of which anything is repaired.
 pub(super) fn mark_unclean(sb: &Super, disk: &mut Patches) -> Result<(), FsError> {
-    if !sb.clean {
+    if !sb.clean && !sb.is_journaled() {
         return Ok(());
     }
     let device = disk.device().clone();
     let mut bytes = SuperblockMut::read(sb, device.as_ref())?;
     bytes.set_clean(false);
+    bytes.retire_journal(sb.tuning.mtime);
     disk.put(sb.at, bytes.sealed())?;
     disk.flush()
 }

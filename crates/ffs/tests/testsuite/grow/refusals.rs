@@ -112,12 +112,10 @@ fn volumes_in_no_state_to_grow_are_refused() {
         let device = with_files(&plain(n));
         let (at, big_endian) = (superblock(n), KINDS[n].big_endian);
         let word = |value: u32| if big_endian { value.to_be_bytes() } else { value.to_le_bytes() };
-        let flags = word(numbers(&device).flags() as u32 | 8);
         for (field, bytes, says) in [
             (CLEAN, &[0][..], "not cleanly unmounted"),
             (FLAGS, &word(1), "not cleanly unmounted"),
             (FLAGS, &word(4), "not cleanly unmounted"),
-            (FLAGS, &flags, "journaled soft updates"),
             (FLAGS, &word(0x40), "a gjournal"),
             (SNAPSHOTS, &word(5), "snapshots"),
             (OLD_FLAGS, &[0], "from before 2002"),

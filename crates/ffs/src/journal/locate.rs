@@ -1,0 +1,65 @@
+//! The journal's file: `.sujournal` in the root.
+
+use super::parts::place;
+use crate::inode::Inode;
+use crate::ondisk::{JOURNAL_FLAGS, JOURNAL_LEAST, JOURNAL_MODE, JOURNAL_NAME, ROOT};
+use crate::volume::Volume;
+use seekless_fs::FsError;
+use seekless_fs::field::range;
+use seekless_units::{Extent, Ino};
+
+/// The longest journal that is read, in bytes: eight times the longest that tunefs makes.
+const LONGEST: u64 = 256 << 20;
+
+/// The file of a journal.
+pub(super) enum Found {
+    Journal(Box<Inode>),
+    Missing,
+    /// There is none that belongs to the last mount, for a reason.
+    Unusable(String),
+}
+
+/// Finds the journal of the last mount (`suj_verifyino`).
+///
+/// # Errors
+/// [`FsError::Corrupt`] when the root or the inode cannot be read.
+pub(super) fn find(volume: &Volume) -> Result<Found, FsError> {
+    let Some(inode) = file(volume)? else {
+        return Ok(Found::Missing);
+    };
+    let attributes = [
+        (inode.nlink() == 1, "links"),
+        (inode.flags & JOURNAL_FLAGS == JOURNAL_FLAGS, "flags"),
+        (inode.mode() == JOURNAL_MODE, "mode"),
+        (inode.len >= JOURNAL_LEAST, "length"),
+    ];
+    if let Some((_, what)) = attributes.into_iter().find(|(is_right, _)| !is_right) {
+        let what = format!("inode {}, .sujournal, has another {what} than a journal", inode.ino);
+        return Ok(Found::Unusable(what));
+    }
+    if inode.revision != volume.sb.tuning.mtime.cast_unsigned() {
+        return Ok(Found::Unusable("it is one of another mount".into()));
+    }
+    if inode.len > LONGEST {
+        return Err(range("di_size", inode.len, LONGEST, place().in_inode(inode.ino)));
+    }
+    Ok(Found::Journal(Box::new(inode)))
+}
+
+/// The inode of the journal's file, if there is one.
+fn file(volume: &Volume) -> Result<Option<Inode>, FsError> {
+    let root = volume.inode(Ino::new(ROOT))?;
+    let found = volume.find(&root, JOURNAL_NAME)?;
+    found.map(|(ino, _)| volume.inode(ino)).transpose()
+}
+
+/// The runs of the journal's fragments; `None` if the file has holes.
+///
+/// # Errors
+/// [`FsError::Corrupt`] when the map of the file cannot be read.
+pub(super) fn runs(volume: &Volume, inode: &Inode) -> Result<Option<Vec<Extent>>, FsError> {
+    let runs = volume.runs(inode, &crate::bmap::EVERYTHING)?;
+    let mapped: u64 = runs.iter().map(|run| run.extent.len).sum();
+    let is_whole = mapped * u64::from(volume.sb.fsize) >= inode.len;
+    Ok(is_whole.then(|| runs.into_iter().map(|run| run.extent).collect()))
+}

@@ -1,0 +1,217 @@
+//! The segments of a journal that count, in order.
+//!
+//! A segment is a run of sectors that was written at once. The kernel goes around in the file, and
+//! nothing says where it is: each segment has a number, the number of the oldest one whose changes
+//! may not all be on the disk, and the time of its mount.
+
+use super::parts::place;
+use super::records::{JournalRecord, decode_all};
+use crate::ondisk::{JOURNAL_RECORD, JournalSegment};
+use crate::superblock::{Order, Super};
+use crate::volume::Volume;
+use seekless_fs::FsError;
+use seekless_fs::field::{index, invalid, parse, range, wide};
+use seekless_units::{BlockNo, Extent};
+use std::collections::BTreeMap;
+use zerocopy::byteorder::{BE, ByteOrder, LE};
+
+/// Bytes that are read at a time.
+const PIECE: u64 = 1 << 20;
+/// Sizes of sectors that a device may have had.
+const SECTORS: [u32; 5] = [512, 1024, 2048, 4096, 8192];
+
+/// The header of a segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Head {
+    number: u64,
+    oldest: u64,
+    records: u16,
+    sectors: u16,
+    time: i64,
+}
+
+/// A segment whose sectors are all there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Segment {
+    /// Its first byte on the volume.
+    at: u64,
+    head: Head,
+}
+
+/// The segments of the last mount that count, by their numbers, which follow each other.
+#[derive(Debug)]
+pub(super) struct Segments {
+    sector: u32,
+    list: BTreeMap<u64, Segment>,
+}
+
+impl Segments {
+    pub(super) fn count(&self) -> u64 {
+        wide(self.list.len())
+    }
+}
+
+impl Head {
+    fn decode(order: Order, bytes: &[u8]) -> Option<Self> {
+        fn native<O: ByteOrder>(bytes: &[u8]) -> Option<Head> {
+            let raw: JournalSegment<O> = parse(bytes, 0)?;
+            Some(Head {
+                number: raw.jsr_seq.get(),
+                oldest: raw.jsr_oldest.get(),
+                records: raw.jsr_cnt.get(),
+                sectors: raw.jsr_blocks.get(),
+                time: raw.jsr_time.get(),
+            })
+        }
+        match order {
+            Order::Little => native::<LE>(bytes),
+            Order::Big => native::<BE>(bytes),
+        }
+    }
+
+    /// Most records of a segment with as many sectors.
+    fn room(&self, sector: u32) -> u64 {
+        u64::from(self.sectors) * (u64::from(sector) / wide(JOURNAL_RECORD) - 1)
+    }
+}
+
+/// The result of a walk over the journal with sectors of a size.
+#[derive(Default)]
+struct Walk {
+    segments: Vec<Segment>,
+    /// A segment has more records than its sectors have room for: this is not their size.
+    is_overfull: bool,
+}
+
+/// Finds the segments that count.
+///
+/// # Errors
+/// [`FsError::Corrupt`] when the oldest one that is needed is not there, or a number is there twice.
+pub(super) fn scan(volume: &Volume, runs: &[Extent]) -> Result<Segments, FsError> {
+    let mut best: Option<(u32, Walk)> = None;
+    let most = volume.sb.fsize;
+    for sector in SECTORS.into_iter().filter(|&sector| sector <= most) {
+        let walk = walk(volume, runs, sector)?;
+        let more =
+            |(_, best): &(u32, Walk)| best.is_overfull || best.segments.len() < walk.segments.len();
+        if !walk.is_overfull && best.as_ref().is_none_or(more) || best.is_none() {
+            best = Some((sector, walk));
+        }
+    }
+    let (sector, walk) = best.unwrap_or_default();
+    if let Some(full) =
+        walk.segments.iter().find(|it| u64::from(it.head.records) > it.head.room(sector))
+    {
+        let (count, room) = (u64::from(full.head.records), full.head.room(sector));
+        return Err(range("jsr_cnt", count, room, place()));
+    }
+    Ok(Segments { sector, list: select(walk.segments)? })
+}
+
+/// The segments from the oldest that is needed to the first gap, behind which nothing counts: the
+/// kernel relies only on segments that all earlier ones were written before.
+fn select(found: Vec<Segment>) -> Result<BTreeMap<u64, Segment>, FsError> {
+    let mut list = BTreeMap::new();
+    let mut oldest = 0;
+    for segment in found {
+        let Head { number, oldest: needed, .. } = segment.head;
+        if needed > number {
+            return Err(range("jsr_oldest", needed, number, place()));
+        }
+        oldest = oldest.max(needed);
+        if list.insert(number, segment).is_some() {
+            return Err(invalid("jsr_seq", number, place()));
+        }
+    }
+    let mut list = list.split_off(&oldest);
+    if let Some(&first) = list.keys().next().filter(|&&first| first != oldest) {
+        return Err(range("jsr_seq", first, oldest, place()));
+    }
+    let mut next = oldest;
+    list.retain(|&number, _| {
+        let follows = number == next;
+        next = next.wrapping_add(u64::from(follows));
+        follows
+    });
+    Ok(list)
+}
+
+/// Goes over the journal.
+fn walk(volume: &Volume, runs: &[Extent], sector: u32) -> Result<Walk, FsError> {
+    let sb = &volume.sb;
+    let mut found = Walk::default();
+    for run in runs {
+        let len = run.len * u64::from(sb.fsize);
+        let mut at = 0;
+        while at + u64::from(sector) <= len {
+            // A segment is at most a block.
+            let piece = (len - at).min(PIECE);
+            let mut bytes = vec![0; index(piece)];
+            volume.read_bytes(run.start, at, &mut bytes)?;
+            let is_last = at + piece == len;
+            let done = walk_piece(sb, (run.start, at), &bytes, (sector, is_last), &mut found);
+            debug_assert!(done > 0 && done <= piece, "the walk moves on");
+            at += done;
+        }
+    }
+    Ok(found)
+}
+
+/// Goes over bytes of the journal, and returns how many it is done with: those that may begin a
+/// segment which continues behind them are left, unless these are the last ones.
+fn walk_piece(
+    sb: &Super,
+    (start, skip): (BlockNo, u64),
+    bytes: &[u8],
+    (sector, is_last): (u32, bool),
+    found: &mut Walk,
+) -> u64 {
+    let step = index(sector);
+    let longest = index(sb.bsize);
+    let head = |at: usize| {
+        let head = Head::decode(sb.order, bytes.get(at..)?)?;
+        (head.time == sb.tuning.mtime).then_some(head)
+    };
+    let mut at = 0;
+    while at + step <= bytes.len() && (is_last || at + longest <= bytes.len() || at == 0) {
+        let Some(first) = head(at).filter(|head| head.sectors > 0) else {
+            at += step;
+            continue;
+        };
+        let sectors = usize::from(first.sectors);
+        let end = at + sectors * step;
+        if end > bytes.len() || sectors * step > longest {
+            at += step;
+            continue;
+        }
+        let there = (at..end)
+            .step_by(step)
+            .take_while(|&at| head(at).is_some_and(|other| other.number == first.number));
+        let there = there.count();
+        // A torn segment, or the rest of an older one.
+        if there == sectors {
+            let byte = start.get() * u64::from(sb.fsize) + skip + wide(at);
+            found.is_overfull |= u64::from(first.records) > first.room(sector);
+            found.segments.push(Segment { at: byte, head: first });
+        }
+        at += there * step;
+    }
+    wide(at)
+}
+
+/// Reads the records of the segments that count, in order.
+///
+/// # Errors
+/// As [`decode_all`].
+pub(super) fn read(volume: &Volume, segments: &Segments) -> Result<Vec<JournalRecord>, FsError> {
+    let (sb, sector) = (&volume.sb, segments.sector);
+    let mut records = Vec::new();
+    for segment in segments.list.values() {
+        let mut bytes = vec![0; usize::from(segment.head.sectors) * index(sector)];
+        let fsize = u64::from(sb.fsize);
+        let (start, skip) = (BlockNo::new(segment.at / fsize), segment.at % fsize);
+        volume.read_bytes(start, skip, &mut bytes)?;
+        records.extend(decode_all(sb, &bytes, sector, u64::from(segment.head.records))?);
+    }
+    Ok(records)
+}

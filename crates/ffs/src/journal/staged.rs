@@ -1,0 +1,108 @@
+//! A volume with changes that are not written yet.
+
+use super::bitmaps::Groups;
+use crate::inode::Inode;
+use crate::inode_edit::InodeMut;
+use crate::volume::Volume;
+use seekless_fs::FsError;
+use seekless_fs::field::{index, wide};
+use seekless_units::{Extent, Ino};
+use std::collections::BTreeMap;
+
+/// A volume as it will be.
+pub(super) struct Staged {
+    pub(super) volume: Volume,
+    pub(super) groups: Groups,
+    /// Contents of changed fragments of directories, index blocks and the ends of files.
+    fragments: BTreeMap<u64, Vec<u8>>,
+    /// The bytes of changed inodes.
+    inodes: BTreeMap<Ino, Vec<u8>>,
+}
+
+impl Staged {
+    pub(super) fn new(volume: Volume) -> Self {
+        Self {
+            volume,
+            groups: Groups::default(),
+            fragments: BTreeMap::new(),
+            inodes: BTreeMap::new(),
+        }
+    }
+
+    /// The contents of a run of fragments, which lies in the volume.
+    ///
+    /// # Errors
+    /// Errors of the device.
+    pub(super) fn contents(&self, run: Extent) -> Result<Vec<u8>, FsError> {
+        debug_assert!(run.end().get() <= self.volume.sb.size, "{run} was checked");
+        let fsize = index(self.volume.sb.fsize);
+        let mut bytes = vec![0; index(run.len) * fsize];
+        self.volume.read_bytes(run.start, 0, &mut bytes)?;
+        for (&fragment, changed) in self.fragments.range(run.start.get()..run.end().get()) {
+            let at = index(fragment - run.start.get()) * fsize;
+            let to = bytes.iter_mut().skip(at);
+            to.zip(changed).for_each(|(to, &byte)| *to = byte);
+        }
+        Ok(bytes)
+    }
+
+    /// Changes the contents of a run of fragments.
+    pub(super) fn put_contents(&mut self, run: Extent, bytes: &[u8]) {
+        debug_assert_eq!(wide(bytes.len()), run.len * u64::from(self.volume.sb.fsize), "all of it");
+        for (fragment, bytes) in (run.start.get()..).zip(bytes.chunks(index(self.volume.sb.fsize)))
+        {
+            self.fragments.insert(fragment, bytes.to_vec());
+        }
+    }
+
+    /// An inode; one of zeros if it was never written.
+    ///
+    /// # Errors
+    /// [`FsError::Corrupt`] when the inode, or its group's head, cannot be believed.
+    pub(super) fn inode(&mut self, ino: Ino) -> Result<Inode, FsError> {
+        let sb = &self.volume.sb;
+        if let Some(bytes) = self.inodes.get(&ino) {
+            return Inode::decode(sb, ino, bytes);
+        }
+        if !self.groups.is_written(&self.volume, ino)? {
+            return Inode::decode(sb, ino, &vec![0; index(sb.inode_size())]);
+        }
+        self.volume.inode(ino)
+    }
+
+    /// Changes an inode.
+    ///
+    /// # Errors
+    /// Errors of the device.
+    pub(super) fn change(
+        &mut self,
+        ino: Ino,
+        with: impl FnOnce(&mut InodeMut<'_>),
+    ) -> Result<(), FsError> {
+        let sb = &self.volume.sb;
+        let bytes = match self.inodes.remove(&ino) {
+            Some(bytes) => bytes,
+            None => {
+                let place = sb.inode_place(ino)?;
+                let mut bytes = vec![0; index(sb.inode_size())];
+                self.volume.read_bytes(place.block, wide(place.skip), &mut bytes)?;
+                bytes
+            }
+        };
+        let mut inode = InodeMut::of(sb, bytes);
+        with(&mut inode);
+        let bytes = inode.sealed();
+        self.inodes.insert(ino, bytes);
+        Ok(())
+    }
+
+    /// The changed fragments, by number.
+    pub(super) fn changed_fragments(&self) -> &BTreeMap<u64, Vec<u8>> {
+        &self.fragments
+    }
+
+    /// The changed inodes, by number.
+    pub(super) fn changed_inodes(&self) -> &BTreeMap<Ino, Vec<u8>> {
+        &self.inodes
+    }
+}

@@ -1,0 +1,181 @@
+//! The records of a journal, by the files, blocks and names that they are about.
+
+use super::records::{JournalRecord, Owner, Reference, Run, Slot};
+use super::staged::Staged;
+use crate::volume::Volume;
+use seekless_fs::FileKind;
+use seekless_units::{BlockNo, Ino};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A recovery under way.
+pub(super) struct Pass {
+    pub(super) staged: Staged,
+    /// Fragments that were allocated and freed, by the first fragment of their block, in order.
+    pub(super) runs: BTreeMap<BlockNo, Vec<BlockRecord>>,
+    /// Files with such records.
+    pub(super) touched: BTreeSet<Ino>,
+    /// The length to which a file that is not durable was cut last, at most.
+    pub(super) cuts: BTreeMap<Ino, u64>,
+    /// Files with records of names.
+    pub(super) names: BTreeMap<Ino, FileNames>,
+    /// Directories whose `..` counts no more in their parent.
+    pub(super) detached: BTreeSet<Ino>,
+    /// FileNames that are dropped with their directories, and not counted yet.
+    pub(super) dropped: Vec<(Slot, Ino, bool)>,
+    /// Files that were in use without a name, each with the next one in their list.
+    pub(super) unlinked: Vec<(Ino, u32)>,
+    /// A number of links is lowered by one, which a second recovery would do again.
+    pub(super) is_relative: bool,
+}
+
+/// A record of fragments of a block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct BlockRecord {
+    pub(super) run: Run,
+    pub(super) is_free: bool,
+}
+
+/// A place where a name of a file may be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Name {
+    /// It was added in the journal, and not removed again.
+    pub(super) is_open: bool,
+    /// The kind of file that the entry should say.
+    pub(super) kind: FileKind,
+}
+
+/// The links of a file after all records.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Remaining {
+    pub(super) links: u32,
+    /// Of these, `.` and `..`.
+    pub(super) dots: u32,
+}
+
+/// The records of a file's names.
+#[derive(Clone, Debug, Default)]
+pub(super) struct FileNames {
+    /// The links before the first record; `None` if there are only moves.
+    pub(super) base: Option<(u16, FileKind)>,
+    /// FileNames from before the journal that were removed.
+    pub(super) removed: u32,
+    /// The places where names may be.
+    pub(super) places: BTreeMap<Slot, Name>,
+    /// Where names from before the journal were, by where they are.
+    moves: BTreeMap<Slot, Slot>,
+    /// The links that are left, once they have been counted.
+    pub(super) remaining: Option<Remaining>,
+}
+
+impl FileNames {
+    fn begin(&mut self, reference: &Reference) {
+        let links = self.base.map_or(reference.links, |(links, _)| links);
+        self.base = Some((links, reference.kind));
+    }
+
+    fn add(&mut self, reference: &Reference) {
+        self.begin(reference);
+        let kind = reference.kind;
+        self.places.insert(reference.slot, Name { is_open: true, kind });
+    }
+
+    /// A name that was added in the journal may have reached the disk or not. One from before is
+    /// still counted, and so is one that cannot be found any more.
+    fn remove(&mut self, reference: &Reference) {
+        self.begin(reference);
+        let kind = reference.kind;
+        let mut at = reference.slot;
+        let mut has_moved = false;
+        while let Some(before) = self.moves.remove(&at) {
+            self.places.entry(before).or_insert(Name { is_open: false, kind });
+            (at, has_moved) = (before, true);
+        }
+        let known = self.places.insert(reference.slot, Name { is_open: false, kind });
+        // A name that is removed again was added in between, or it is the same record.
+        let was_there_before = known.is_none() || has_moved;
+        self.removed += u32::from(was_there_before);
+    }
+
+    fn follow(&mut self, from: Slot, to: u64) {
+        let to = Slot { at: to, ..from };
+        match self.places.get_mut(&from) {
+            Some(name) if name.is_open => {
+                name.is_open = false;
+                let moved = Name { is_open: true, ..*name };
+                self.places.insert(to, moved);
+            }
+            _ => {
+                self.moves.insert(to, from);
+            }
+        }
+    }
+}
+
+impl Pass {
+    /// Takes the records in their order.
+    pub(super) fn new(volume: Volume, records: &[JournalRecord]) -> Self {
+        let mut pass = Self {
+            staged: Staged::new(volume),
+            runs: BTreeMap::new(),
+            touched: BTreeSet::new(),
+            cuts: BTreeMap::new(),
+            names: BTreeMap::new(),
+            detached: BTreeSet::new(),
+            dropped: Vec::new(),
+            unlinked: Vec::new(),
+            is_relative: false,
+        };
+        records.iter().for_each(|record| pass.take(record));
+        pass
+    }
+
+    fn take(&mut self, record: &JournalRecord) {
+        match record {
+            JournalRecord::Add(reference) => {
+                self.names.entry(reference.ino).or_default().add(reference)
+            }
+            JournalRecord::Remove(reference) => {
+                self.names.entry(reference.ino).or_default().remove(reference);
+            }
+            JournalRecord::Move { ino, from, to } => {
+                self.names.entry(*ino).or_default().follow(*from, *to);
+            }
+            JournalRecord::Allocate(run) => self.take_run(*run, false),
+            JournalRecord::Free(run) => self.take_run(*run, true),
+            JournalRecord::Cut { ino, len } => {
+                let cut = self.cuts.entry(*ino).or_insert(*len);
+                *cut = (*cut).min(*len);
+            }
+            JournalRecord::Synced(ino) => drop(self.cuts.remove(ino)),
+        }
+    }
+
+    fn take_run(&mut self, run: Run, is_free: bool) {
+        let block = self.block_of(run.extent.start);
+        self.touched.insert(run.owner.ino);
+        let of_block = self.runs.entry(block).or_default();
+        let same = of_block.iter().position(|other| other.run == run);
+        match same {
+            // Blocks below it that were allocated meanwhile have records of their own.
+            Some(_) if is_free => {}
+            Some(at) => {
+                of_block.remove(at);
+                of_block.push(BlockRecord { run, is_free });
+            }
+            None => of_block.push(BlockRecord { run, is_free }),
+        }
+    }
+
+    /// The first fragment of the block of a fragment.
+    pub(super) fn block_of(&self, fragment: BlockNo) -> BlockNo {
+        let within = fragment.get() % u64::from(self.staged.volume.sb.frag);
+        BlockNo::new(fragment.get() - within)
+    }
+
+    /// The owners of a fragment in the journal, each once.
+    pub(super) fn owners(&self, fragment: BlockNo) -> BTreeSet<Owner> {
+        let records = self.runs.get(&self.block_of(fragment)).into_iter().flatten();
+        let ours = records.filter(|record| record.run.extent.contains(fragment));
+        ours.map(|record| record.run.owner).collect()
+    }
+}
