@@ -144,6 +144,16 @@ impl Groups {
         Ok(())
     }
 
+    /// Has the directories of an inode's group counted.
+    ///
+    /// # Errors
+    /// As [`Groups::is_written`].
+    pub(super) fn doubt(&mut self, volume: &Volume, ino: Ino) -> Result<(), FsError> {
+        let (number, _) = volume.sb.inode_slot(ino)?;
+        self.held(volume, number)?.is_doubtful = true;
+        Ok(())
+    }
+
     /// Numbers of inodes and fragments that become free.
     pub(super) fn freed(&self) -> Freed {
         self.freed

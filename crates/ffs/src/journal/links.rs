@@ -103,7 +103,11 @@ impl Pass {
         let Some(names) = self.names.get_mut(&ino) else { return Ok(()) };
         let Some((_, kind)) = names.base else { return Ok(()) };
         names.remaining = Some(remaining);
+        let has_two_kinds = names.has_two_kinds;
         let slots: Vec<Slot> = names.places.keys().copied().collect();
+        if has_two_kinds {
+            self.staged.groups.doubt(&self.staged.volume, ino)?;
+        }
         let is_directory = kind == FileKind::Directory;
         let mut links = remaining.links;
         if is_directory && links == 1 && remaining.dots == 0 {

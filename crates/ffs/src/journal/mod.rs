@@ -30,6 +30,8 @@ mod records;
 mod segments;
 mod staged;
 mod tables;
+#[cfg(test)]
+mod tests;
 mod truncation;
 mod write;
 

@@ -32,7 +32,7 @@ struct Head {
 
 /// A segment whose sectors are all there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Segment {
+pub(super) struct Segment {
     /// Its first byte on the volume.
     at: u64,
     head: Head,
@@ -77,8 +77,8 @@ impl Head {
 
 /// The result of a walk over the journal with sectors of a size.
 #[derive(Default)]
-struct Walk {
-    segments: Vec<Segment>,
+pub(super) struct Walk {
+    pub(super) segments: Vec<Segment>,
     /// A segment has more records than its sectors have room for: this is not their size.
     is_overfull: bool,
 }
@@ -110,7 +110,7 @@ pub(super) fn scan(volume: &Volume, runs: &[Extent]) -> Result<Segments, FsError
 
 /// The segments from the oldest that is needed to the first gap, behind which nothing counts: the
 /// kernel relies only on segments that all earlier ones were written before.
-fn select(found: Vec<Segment>) -> Result<BTreeMap<u64, Segment>, FsError> {
+pub(super) fn select(found: Vec<Segment>) -> Result<BTreeMap<u64, Segment>, FsError> {
     let mut list = BTreeMap::new();
     let mut oldest = 0;
     for segment in found {
@@ -159,7 +159,7 @@ fn walk(volume: &Volume, runs: &[Extent], sector: u32) -> Result<Walk, FsError> 
 
 /// Goes over bytes of the journal, and returns how many it is done with: those that may begin a
 /// segment which continues behind them are left, unless these are the last ones.
-fn walk_piece(
+pub(super) fn walk_piece(
     sb: &Super,
     (start, skip): (BlockNo, u64),
     bytes: &[u8],

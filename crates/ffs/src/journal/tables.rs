@@ -20,7 +20,7 @@ pub(super) struct Pass {
     pub(super) names: BTreeMap<Ino, FileNames>,
     /// Directories whose `..` counts no more in their parent.
     pub(super) detached: BTreeSet<Ino>,
-    /// FileNames that are dropped with their directories, and not counted yet.
+    /// Names that are dropped with their directories, and not counted yet.
     pub(super) dropped: Vec<(Slot, Ino, bool)>,
     /// Files that were in use without a name, each with the next one in their list.
     pub(super) unlinked: Vec<(Ino, u32)>,
@@ -57,7 +57,10 @@ pub(super) struct Remaining {
 pub(super) struct FileNames {
     /// The links before the first record; `None` if there are only moves.
     pub(super) base: Option<(u16, FileKind)>,
-    /// FileNames from before the journal that were removed.
+    /// It was a directory and became another file, or the other way round: the counts of its group
+    /// may be those of either.
+    pub(super) has_two_kinds: bool,
+    /// Names from before the journal that were removed.
     pub(super) removed: u32,
     /// The places where names may be.
     pub(super) places: BTreeMap<Slot, Name>,
@@ -69,7 +72,9 @@ pub(super) struct FileNames {
 
 impl FileNames {
     fn begin(&mut self, reference: &Reference) {
-        let links = self.base.map_or(reference.links, |(links, _)| links);
+        let (links, before) = self.base.unwrap_or((reference.links, reference.kind));
+        let is_directory = |kind| kind == FileKind::Directory;
+        self.has_two_kinds |= is_directory(before) != is_directory(reference.kind);
         self.base = Some((links, reference.kind));
     }
 

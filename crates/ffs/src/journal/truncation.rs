@@ -27,8 +27,9 @@ impl Pass {
         Ok(())
     }
 
-    /// Counts the sectors of files with records of blocks. Files with index blocks end with their
-    /// last block, and have none behind their length: that of the inode may be older.
+    /// Counts the sectors of files with records of blocks. Files that are longer than the
+    /// blocks in the inode end with their last block, and have none behind their length: the inode
+    /// may be older than index blocks.
     ///
     /// # Errors
     /// As [`Pass::cut_files`].
@@ -40,8 +41,10 @@ impl Pass {
             }
             let runs = self.staged.runs(&inode)?;
             let end = end_of(&runs);
-            if end > wide(DIRECT) {
-                let mapped = end * u64::from(self.staged.volume.sb.bsize);
+            let bsize = u64::from(self.staged.volume.sb.bsize);
+            let has_contents = self.staged.volume.sb.numbers_kept(&inode).is_none();
+            if has_contents && end.max(inode.len.div_ceil(bsize)) > wide(DIRECT) {
+                let mapped = end * bsize;
                 self.cut(&inode, inode.len.min(mapped))?;
                 continue;
             }

@@ -72,6 +72,29 @@ pub(crate) fn records(before: &Parsed, after: &Parsed) -> Vec<Record> {
     let mut records = Vec::new();
     let none = Node { mode: 0, links: 0, size: 0, blocks: Default::default() };
     let inodes: BTreeSet<u32> = before.nodes.keys().chain(after.nodes.keys()).copied().collect();
+    // Of an end of a file that lies in a block of its own, the engine may have allocated all, and
+    // given the rest back.
+    let whole = 8;
+    let others = [before, after].map(|parsed| {
+        let all = parsed.nodes.iter().flat_map(|(&ino, node)| {
+            node.blocks.iter().map(move |(&part, &(start, _))| (start / whole, (ino, part)))
+        });
+        all.collect::<BTreeSet<_>>()
+    });
+    let mut ends = Vec::new();
+    for (&ino, node) in &after.nodes {
+        for (&part, &(start, frags)) in &node.blocks {
+            let is_there = |all: &BTreeSet<(u64, (u32, i64))>| {
+                all.range((start / whole, (0, i64::MIN))..(start / whole + 1, (0, i64::MIN)))
+                    .count()
+            };
+            let is_alone = is_there(&others[0]) == 0 && is_there(&others[1]) == 1;
+            if is_alone && start % whole == 0 && u64::from(frags) < whole {
+                ends.push(block(NEW, ino, part, (start, whole as u16), 0));
+            }
+        }
+    }
+    records.extend(ends);
     for &ino in &inodes {
         let was = before.nodes.get(&ino).unwrap_or(&none);
         let is = after.nodes.get(&ino).unwrap_or(&none);
