@@ -82,6 +82,10 @@ impl Pass {
         let runs = self.staged.runs(&rest)?;
         let end = end_of(&runs);
         let len = len.min(end * bsize);
+        if len.div_ceil(bsize) < blocks && runs.iter().any(|(part, _)| is_index(*part)) {
+            // A hole was in front of the end: its index blocks go, too.
+            return self.cut(&rest, len);
+        }
         let mut frags: u64 = runs.iter().map(|(_, run)| run.len).sum();
         let last = end.checked_sub(1).map(FilePart::Data);
         let last = runs.iter().find(|(part, _)| Some(*part) == last).map(|(_, run)| *run);
@@ -162,6 +166,10 @@ impl Pass {
         }
         Ok(is_gone)
     }
+}
+
+fn is_index(part: FilePart) -> bool {
+    matches!(part, FilePart::Index { .. })
 }
 
 /// Whether a file has blocks of contents.

@@ -14,7 +14,7 @@ use seekless_crash::driver::{Base, Run, RunOptions, prepare, record};
 use seekless_crash::history::Scope;
 use seekless_crash::log::{Log, Step};
 use seekless_crash::recorder::{Completion, Recorder};
-use seekless_crash::script::Op;
+use seekless_crash::script::{Op, parse};
 use seekless_crash::states::states;
 use seekless_crash::workload::scheduled;
 use seekless_crash::{Script, Target};
@@ -377,6 +377,21 @@ fn search(name: &str, count: u64, seed: u64, bound: (u64, u64)) -> Seen {
 fn a_recovery_by_the_journal_makes_what_a_full_check_makes() {
     let seen = search("random:8", 2, 1, (6, 4));
     assert!(seen.states > 60, "{seen:?}");
+}
+
+#[test]
+fn files_with_holes_lose_their_index_blocks() {
+    let text = "open file\nwrite 0 4096\nwrite 116000 4000\nclose\nbegin\ntruncate file 60000\n\
+                fsync file\nwrite file 59000 30000\ntruncate file 4000\nfsync file\nunlink file\nsync";
+    let script = parse("holes", text).unwrap();
+    let mut seen = Seen::default();
+    for version in [Version::Ufs2, Version::Ufs1] {
+        for schedule in 0..2 {
+            let script = scheduled(&script, schedule, 5);
+            look(&Journaled::of(version), &script, (16, 3), 3, &mut seen).unwrap();
+        }
+    }
+    assert!(seen.states > 10, "{seen:?}");
 }
 
 /// A volume with files that was not unmounted, and has a journal without records.
