@@ -29,7 +29,8 @@
 //! `superblock.rs group.rs inode.rs bmap.rs entry.rs dir.rs xattr.rs` read, on top of `volume.rs`;
 //! the code that parses an inode or a directory entry is shared by the reader, the check and the
 //! engine; `snapshot/` reads the volume as its snapshots have kept it, takes and removes them;
-//! `origin/` copies blocks for them before they are overwritten. `alloc/`
+//! `origin/` copies blocks for them before they are overwritten. `journal/` recovers a volume by
+//! its journal of soft updates. `alloc/`
 //! checks a group's bytes and changes them in place.
 //!
 //! `check/` finds errors and determines the repair (`fix.rs`); `check/repair/` writes repairs in
