@@ -7,7 +7,7 @@ from .program import seekless
 
 # Experiments whose page has a row for each variation; the others have one for each claim.
 BY_VARIATION = ["dirpref"]
-BY_CLAIM = ["snapshots", "scale", "maxcontigdirs"]
+BY_CLAIM = ["dirpref-claims", "softdep", "snapshots", "scale", "maxcontigdirs"]
 
 
 @functools.cache
