@@ -1,7 +1,7 @@
 //! Volumes with a journal of soft updates that were not unmounted.
 
 use super::{examine, problems, superblock};
-use crate::journal::{Journal, JournalRecovery, look};
+use crate::journal::{Journal, JournalRecovery, is_pending, look};
 use seekless_device::{BlockDevice, Overlay};
 use seekless_fs::check::Report;
 use seekless_fs::patches::Patches;
@@ -27,6 +27,10 @@ pub(super) enum JournalUse {
 /// # Errors
 /// As [`check`](super::check()).
 pub(super) fn state(device: &Arc<dyn BlockDevice>) -> Result<JournalUse, FsError> {
+    // The copies, one in each group, are read only where they matter.
+    if superblock::in_place(device).is_some_and(|sb| !is_pending(&sb)) {
+        return Ok(JournalUse::Unneeded);
+    }
     let chosen = superblock::choose(device)?;
     let mut report = Report::default();
     if chosen.report(&mut report) {

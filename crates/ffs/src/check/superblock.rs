@@ -97,6 +97,11 @@ fn place() -> Location {
     Location::of("superblock")
 }
 
+/// The superblock in its place, if it makes sense, without its copies.
+pub(super) fn in_place(device: &Arc<dyn BlockDevice>) -> Option<Super> {
+    usable(&find(device.as_ref())?, device.len()).ok()
+}
+
 /// Chooses the superblock to go by: the one in its place, unless it makes no sense or a copy fits
 /// the groups better.
 ///

@@ -76,7 +76,7 @@ pub(crate) struct JournalRecovery {
 }
 
 /// Whether a volume has a journal by which it should be recovered.
-fn is_pending(sb: &Super) -> bool {
+pub(crate) fn is_pending(sb: &Super) -> bool {
     let has = |bit: u32| sb.flags & bit != 0;
     sb.is_journaled() && !sb.clean && !has(flag::NEEDS_FSCK)
 }
