@@ -13,7 +13,7 @@
 //! let text = builtin::text("dirpref").unwrap();
 //! let all = sensitivity::variations(text, "dirpref.toml")?;
 //! assert_eq!(all[0].name, "as in the file");
-//! assert!(all.iter().any(|variation| variation.name == "processor, halved"));
+//! assert!(all.iter().any(|variation| variation.name == "calls, halved"));
 //! # Ok::<(), seekless_lab::LabError>(())
 //! ```
 

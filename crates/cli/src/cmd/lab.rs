@@ -78,7 +78,7 @@ built-in experiments.
 
 Examples:
   seekless lab sensitivity dirpref
-  seekless lab sensitivity dirpref --only second/softdep --vary cache processor
+  seekless lab sensitivity dirpref --only second/softdep --vary cache calls
   seekless lab sensitivity tarcp -o results --json")]
     Sensitivity(SensitivityArgs),
     /// Merge the results of several directories
