@@ -316,6 +316,9 @@ pub(crate) struct Dinode2<O> {
     pub(crate) di_spare: [U32<O>; 2],
 }
 
+/// The byte of a directory at which `..` begins.
+pub(crate) const PARENT_AT: u64 = 12;
+
 /// The fixed part of `struct direct`.
 #[derive(Clone, Copy, FromBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]

@@ -5,13 +5,10 @@ use super::records::Slot;
 use super::tables::{Pass, Remaining};
 use crate::entry::{INO, kind_of};
 use crate::inode::Inode;
-use crate::ondisk::DIRECTORY_UNIT;
+use crate::ondisk::{DIRECTORY_UNIT, PARENT_AT};
 use seekless_fs::field::{index, invalid, range, wide};
 use seekless_fs::{FileKind, FsError, Location};
 use seekless_units::{Extent, Ino};
-
-/// The byte of a directory at which `..` begins.
-pub(super) const PARENT_AT: u64 = 12;
 
 /// An entry of a directory.
 pub(super) struct FoundEntry {

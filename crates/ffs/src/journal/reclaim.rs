@@ -1,12 +1,11 @@
 //! Files that have no names left: their blocks and inodes become free, and the names in directories
 //! among them do not count any more.
 
-use super::links::PARENT_AT;
 use super::parts::FilePart;
 use super::records::Slot;
 use super::tables::Pass;
 use crate::inode::Inode;
-use crate::ondisk::{DIRECTORY_UNIT, ROOT, WHITEOUT};
+use crate::ondisk::{DIRECTORY_UNIT, PARENT_AT, ROOT, WHITEOUT};
 use seekless_fs::field::{invalid, wide};
 use seekless_fs::{FileKind, FsError, Location};
 use seekless_placement::GroupSummary;
