@@ -162,16 +162,19 @@ impl<A> Cache<A> {
         let began = self.blocks.clock.now();
         let delay = u64::from(self.blocks.config.limits.tickdelay.max(2)) * TICK;
         let until = Nanos::new(began.get() + delay);
-        // The syncer works meanwhile: slot by slot, each when the writes of the last are completed,
-        // then everything.
+        // The syncer works meanwhile: all slots that it was asked for, each when the writes of the
+        // last are completed, and everything where that makes no room.
         let mut has_begun_all = false;
-        while self.graph_holds(FULL) && self.blocks.clock.now() < until {
+        while self.blocks.clock.now() < until {
             self.blocks.poll()?;
-            self.blocks.barrier_if_idle()?;
-            if !self.blocks.flights.are_over(self.blocks.config.barriers) {
+            if !self.blocks.flights.are_over(false) {
                 self.blocks.clock.sleep(Nanos::new(TICK));
-            } else if !self.serve_rush()? {
-                if has_begun_all {
+                continue;
+            }
+            // Those that flush apart wait for the caller.
+            self.blocks.barrier()?;
+            if !self.serve_rush()? {
+                if has_begun_all || !self.graph_holds(FULL) {
                     break;
                 }
                 // Blocks on the wheel are too young, or wait for some that are.

@@ -3,7 +3,7 @@
 
 use crate::requests::counting::HEAD;
 use crate::requests::{PER_BLOCK, Rig, SECOND, blocks, soft_updates};
-use seekless_cache::{Cache, ChangeId, Config, Discipline, Kind, Piece, Role, Roles};
+use seekless_cache::{Cache, ChangeId, Commits, Config, Discipline, Kind, Piece, Role, Roles};
 use seekless_device::{BlockDevice, Clock, DeviceError, Durable, Ticket, VirtualClock};
 use seekless_units::{BlockNo, ByteLen, Lba, Nanos};
 use std::sync::Arc;
@@ -196,6 +196,18 @@ fn a_sleep_is_as_long_as_the_writes_at_least() {
         assert_eq!(rig.cache.blocks().counters().slept, Nanos::new(slept * TICK), "{service}");
         assert_eq!(rig.clock.now(), Nanos::new(slept * TICK), "{service}");
     }
+}
+
+/// Nobody else flushes while a caller sleeps.
+#[test]
+fn a_sleep_makes_room_where_flushes_are_performed_apart() {
+    let mut rig = Rig::new(limited(400));
+    rig.cache.transactions().set_commits(Commits::Apart);
+    grow(&mut rig, 360);
+    rig.cache.begin().unwrap();
+    assert_eq!(asked(&rig), (1, 1));
+    assert!(rig.cache.blocks().softdeps() < 360, "{}", rig.cache.blocks().softdeps());
+    assert_eq!(rig.clock.now(), Nanos::new(2 * TICK));
 }
 
 /// No write completes before it is waited for.
