@@ -78,6 +78,26 @@ fn names_keep_their_blocks() {
     }
 }
 
+/// A directory of one block that needs more gets an index, as by a kernel.
+#[test]
+fn a_directory_that_grows_gets_an_index() {
+    if !ready("debugfs") {
+        return;
+    }
+    let scratch = Scratch::new("like-grows");
+    let root = scratch.join("tree");
+    let dir = format!("{root}/dir");
+    fs::create_dir_all(&dir).expect("mkdir");
+    add(&dir, 0..10);
+    let (old, image) = (scratch.join("old"), scratch.join("new"));
+    build(&root, &old, &["-b", "1024", "-N", "2000"]);
+    add(&dir, 10..600);
+    build(&root, &image, &["--like", &old]);
+    is_sound(&scratch, "grown", &root, &image);
+    let found = inspect(&image, "htree_dump /dir");
+    assert!(found.contains("Indirect levels: 0"), "{found}");
+}
+
 /// Leaves without room are split, nodes above them, too, and the index gets a level.
 #[test]
 fn full_leaves_are_split() {

@@ -416,14 +416,15 @@ impl<'a> TreeDemand<'a> {
             }
             let format = self.dir_format(id);
             let keeps_all = self.is_lost_and_found(id);
-            // A long directory without an index gets one.
-            let is_wanted = |older: &OlderNames| {
-                keeps_all || !format.indexed || older.levels.is_some() || older.blocks.len() == 1
-            };
-            let Some(older) = older(id, &format)?.filter(is_wanted) else { return Ok(None) };
+            let Some(older) = older(id, &format)? else { return Ok(None) };
+            let packing = self.packing(id)?;
+            // A directory of more than one block gets an index if it has none, as by a kernel.
+            let stays_plain = older.blocks.len() == 1 && packing.index_blocks == 0;
+            if !(keeps_all || !format.indexed || older.levels.is_some() || stays_plain) {
+                return Ok(None);
+            }
             let places = NamePlaces::keeping(format, &self.names(id), &older, keeps_all);
-            let packed = self.packing(id)?.blocks();
-            let places = places.filter(|places| keeps_all || !places.is_worse_than(packed));
+            let places = places.filter(|it| keeps_all || !it.is_worse_than(packing.blocks()));
             Ok(places.map(|places| (id, places)))
         };
         let kept = ids.par_iter().with_min_len(64).filter_map(|id| keep(id).transpose());
