@@ -119,6 +119,9 @@ struct Placer<'a> {
     blocks: Vec<Block>,
     is_changed: Vec<bool>,
     levels: Option<u8>,
+    /// Of a directory without an index: by the words of a record, the first block that may have room
+    /// for one.
+    roomy: Vec<usize>,
 }
 
 impl<'a> Placer<'a> {
@@ -141,7 +144,8 @@ impl<'a> Placer<'a> {
         };
         let blocks: Vec<Block> = older.blocks.iter().enumerate().map(block).collect();
         let is_changed = vec![false; blocks.len()];
-        let placer = Self { format, names, hashes, blocks, is_changed, levels: older.levels };
+        let (levels, roomy) = (older.levels, Vec::new());
+        let placer = Self { format, names, hashes, blocks, is_changed, levels, roomy };
         (!is_indexed || placer.leads_to(older)).then_some(placer)
     }
 
@@ -185,7 +189,8 @@ impl<'a> Placer<'a> {
             }
             level = below;
         }
-        (is_seen.iter().all(|&seen| seen) && leaves.is_sorted()).then_some(leaves)
+        let is_sound = is_seen.iter().all(|&seen| seen) && leaves.is_sorted_by_key(|leaf| leaf.0);
+        is_sound.then_some(leaves)
     }
 
     /// Gives names that an older directory has their places there; says which have one.
@@ -271,11 +276,16 @@ impl<'a> Placer<'a> {
 
     /// Adds a name to a directory without an index.
     fn add(&mut self, name: usize) {
-        if (0..self.blocks.len()).any(|at| self.put(at, name)) {
-            return;
+        let words = self.needed(name) / 4;
+        if self.roomy.len() <= words {
+            self.roomy.resize(words + 1, 0);
         }
-        let leaf = self.packed(&[name]);
-        self.append(Block::Names(leaf));
+        // No block gets more room: those in front are full for a record of this length.
+        let at = (self.roomy[words]..self.blocks.len()).find(|&at| self.put(at, name));
+        self.roomy[words] = at.unwrap_or_else(|| {
+            let leaf = self.packed(&[name]);
+            self.append(Block::Names(leaf))
+        });
     }
 
     /// Adds a name to the leaf of its hash. `None` if the index has no room for a further leaf.
@@ -301,8 +311,8 @@ impl<'a> Placer<'a> {
         let mut path = Vec::new();
         let mut at = 0;
         while let Some(Block::Index(children)) = self.blocks.get(at) {
-            let behind = children.iter().skip(1).take_while(|child| child.hash <= hash);
-            let chosen = behind.count();
+            let others = children.get(1..).unwrap_or_default();
+            let chosen = others.partition_point(|child| child.hash <= hash);
             path.push((at, chosen));
             let Some(next) = self.child(at, chosen) else { break };
             at = next;
@@ -339,16 +349,19 @@ impl<'a> Placer<'a> {
     /// Moves the upper half of a leaf's names to a new leaf.
     fn split(&mut self, (parent, chosen): (usize, usize), at: usize) -> Option<()> {
         let Block::Names(leaf) = &self.blocks[at] else { return None };
-        let mut names: Vec<usize> = leaf.names.iter().map(|placed| placed.name).collect();
-        names.sort_by_key(|&name| self.hashes[name]);
+        let mut slots: Vec<usize> = (0..leaf.names.len()).collect();
+        slots.sort_by_key(|&slot| self.hashes[leaf.names[slot].name]);
+        let names: Vec<usize> = slots.iter().map(|&slot| leaf.names[slot].name).collect();
         let sizes: Vec<usize> = names.iter().map(|&name| self.needed(name)).collect();
-        let (kept, moved) = names.split_at(split_point(&sizes, self.format.block_size));
+        let stay = split_point(&sizes, self.format.block_size);
+        let (kept, moved) = names.split_at(stay);
         let (last, first) = (self.hashes[*kept.last()?], self.hashes[*moved.first()?]);
         let new = self.packed(moved);
-        let is_moved: Vec<bool> = leaf.names.iter().map(|it| moved.contains(&it.name)).collect();
+        let mut stays = vec![true; slots.len()];
+        slots[stay..].iter().for_each(|&slot| stays[slot] = false);
         if let Block::Names(leaf) = &mut self.blocks[at] {
-            let mut is_moved = is_moved.into_iter();
-            leaf.names.retain(|_| is_moved.next() == Some(false));
+            let mut stays = stays.into_iter();
+            leaf.names.retain(|_| stays.next() == Some(true));
         }
         self.count_room(at);
         self.is_changed[at] = true;
@@ -505,7 +518,49 @@ mod tests {
         let child = |(hash, lbn)| DxChild { hash, lbn: Lbn::new(lbn) };
         wrong.blocks[0] = OlderBlock::Index(children.map(child).into());
         assert!(!keeps(&wrong, FORMAT), "names above the hash of the next leaf");
-        assert!(!keeps(&OlderNames { levels: Some(2), ..older(&all) }, FORMAT));
+        // Three levels, which only large_dir allows.
+        let node = |at| OlderBlock::Index(vec![DxChild { hash: 0, lbn: Lbn::new(at) }]);
+        let leaf = older(&all).blocks.remove(1);
+        let deep = OlderNames { blocks: vec![node(1), node(2), node(3), leaf], levels: Some(2) };
+        assert!(keeps(&deep, DirFormat { large: true, ..FORMAT }));
+        assert!(!keeps(&deep, FORMAT));
+    }
+
+    /// A directory with these places, as an older one.
+    fn as_older(places: &NamePlaces, names: &[&[u8]]) -> OlderNames {
+        let named = |placed: &PlacedName| (placed.at, names[placed.name].to_vec());
+        let block = |block: &PlacedBlock| match block {
+            PlacedBlock::Names(own) => OlderBlock::Names(own.iter().map(named).collect()),
+            PlacedBlock::Index(children) => OlderBlock::Index(children.clone()),
+        };
+        OlderNames { blocks: places.blocks.iter().map(block).collect(), levels: places.levels }
+    }
+
+    /// Leaves that begin with names of the hash with which the one before ends have odd hashes, all
+    /// the same; such an index is kept like any other.
+    #[test]
+    fn names_of_one_hash_fill_several_leaves() {
+        // Hashes of this version need a key: here all are 0.
+        let format = DirFormat { hash_version: hash_version::SIPHASH, ..FORMAT };
+        let all = names(400);
+        let all: Vec<&[u8]> = all.iter().map(|name| &name[..]).collect();
+        let mut before = older(&all[..40]);
+        for count in [160, 400] {
+            let places = NamePlaces::keeping(format, &all[..count], &before, false);
+            let places = places.expect("the index is kept");
+            let (mut hashes, mut placed) = (Vec::new(), 0);
+            for block in &places.blocks {
+                match block {
+                    PlacedBlock::Index(children) => {
+                        hashes.extend(children.iter().map(|it| it.hash))
+                    }
+                    PlacedBlock::Names(names) => placed += names.len(),
+                }
+            }
+            assert_eq!((placed, hashes.remove(0)), (count, 0));
+            assert!(hashes.len() > 2 && hashes.iter().all(|&hash| hash == 1), "{hashes:?}");
+            before = as_older(&places, &all);
+        }
     }
 
     #[test]
