@@ -40,12 +40,13 @@ struct Numbers<'a> {
 }
 
 /// Blocks that other numbers change.
-#[derive(Clone, Default)]
+#[derive(Default)]
 struct Changed {
     tables: BTreeSet<u64>,
-    /// How many names of each directory get another number.
-    directories: BTreeMap<ObjectId, u64>,
-    others: u64,
+    /// Blocks of directories that need not change yet: each name changes one of them at most.
+    unchanged: HashMap<ObjectId, u64>,
+    /// Their number, at most.
+    blocks: u64,
 }
 
 /// The older layout with other numbers for some of the touched inodes, for which at most `budget`
@@ -58,6 +59,9 @@ pub fn renumber_touched(
     hot: &[Touch],
     budget: u64,
 ) -> (Base, Renumbered) {
+    if budget == 0 {
+        return (base, Renumbered::default());
+    }
     let mut named_in: HashMap<ObjectId, Vec<ObjectId>> = HashMap::new();
     let mut below: HashMap<ObjectId, Vec<ObjectId>> = HashMap::new();
     for dir in super::objects(demand).filter(|&object| demand.is_directory(object)) {
@@ -68,7 +72,7 @@ pub fn renumber_touched(
             }
         }
     }
-    if named_in.is_empty() || budget == 0 {
+    if named_in.is_empty() {
         return (base, Renumbered::default());
     }
     let held = Held::new(demand, space, &base);
@@ -131,26 +135,28 @@ impl Numbers<'_> {
         by_price.sort_by_cached_key(|window| (self.price(&windows[window], &free), *window));
         let mut best = (none, 0);
         let mut changed = Changed::default();
-        let mut moved: HashSet<ObjectId> = HashSet::new();
+        let (mut moved, mut given) = (0, 0);
+        // The windows that are left, and those of the new numbers.
+        let (mut left, mut new) = (before, BTreeSet::new());
         for (emptied, window) in by_price.iter().enumerate() {
-            moved.extend(&windows[window]);
             for &object in &windows[window] {
                 self.add(object, &mut changed);
             }
-            let given = moved.len() + fresh.len();
-            let Some(targets) = free.get(..given) else { break };
-            let mut all = changed.clone();
-            all.tables.extend(targets.iter().filter_map(|&ino| self.block(ino)));
-            let blocks = self.blocks(&all);
-            if blocks > budget {
+            left.remove(window);
+            moved += windows[window].len();
+            let Some(targets) = free.get(given..moved + fresh.len()) else { break };
+            given += targets.len();
+            for &ino in targets {
+                changed.add_table(self.block(ino));
+                new.extend(self.window(ino));
+            }
+            if changed.blocks > budget {
                 break;
             }
-            let left = before.iter().filter(|window| !by_price[..=emptied].contains(window));
-            let read = left.copied().chain(targets.iter().filter_map(|&ino| self.window(ino)));
             let renumbered = Renumbered {
-                inodes: moved.len() as u64,
-                blocks,
-                windows_after: read.collect::<BTreeSet<u64>>().len() as u64,
+                inodes: moved as u64,
+                blocks: changed.blocks,
+                windows_after: left.union(&new).count() as u64,
                 ..none
             };
             if renumbered.windows_after < best.0.windows_after {
@@ -190,34 +196,43 @@ impl Numbers<'_> {
         for &object in objects {
             self.add(object, &mut changed);
         }
-        let tables = free.iter().take(objects.len()).filter_map(|&ino| self.block(ino));
-        changed.tables.extend(tables);
-        self.blocks(&changed)
+        for &ino in free.iter().take(objects.len()) {
+            changed.add_table(self.block(ino));
+        }
+        changed.blocks
     }
 
     /// Adds the blocks in which an object's number stands.
     fn add(&self, object: ObjectId, changed: &mut Changed) {
-        changed.tables.extend(self.held.ino(object).and_then(|ino| self.block(ino)));
-        changed.others += self.held.overhead(object).iter().map(|run| run.len).sum::<u64>();
+        changed.add_table(self.held.ino(object).and_then(|ino| self.block(ino)));
+        changed.blocks += self.held.overhead(object).iter().map(|run| run.len).sum::<u64>();
         for &dir in self.named_in.get(&object).into_iter().flatten() {
-            *changed.directories.entry(dir).or_default() += 1;
+            self.add_directory(dir, 1, changed);
         }
         if self.demand.is_directory(object) {
             // Its blocks have its number, by their checksums if not by a name.
-            changed.directories.insert(object, u64::MAX / 2);
+            self.add_directory(object, u64::MAX, changed);
             for &dir in self.below.get(&object).into_iter().flatten() {
-                *changed.directories.entry(dir).or_default() += 1;
+                self.add_directory(dir, 1, changed);
             }
         }
     }
 
-    fn blocks(&self, changed: &Changed) -> u64 {
-        let mut runs: Vec<Run> = Vec::new();
-        let directories = changed.directories.iter().map(|(&dir, &names)| {
-            runs.clear();
+    /// Adds so many blocks of a directory, as far as it has them.
+    fn add_directory(&self, dir: ObjectId, blocks: u64, changed: &mut Changed) {
+        let unchanged = changed.unchanged.entry(dir).or_insert_with(|| {
+            let mut runs: Vec<Run> = Vec::new();
             self.demand.runs(dir, &mut runs);
-            names.min(runs.iter().map(|run| run.len).sum())
+            runs.iter().map(|run| run.len).sum()
         });
-        changed.tables.len() as u64 + changed.others + directories.sum::<u64>()
+        let more = blocks.min(*unchanged);
+        *unchanged -= more;
+        changed.blocks += more;
+    }
+}
+
+impl Changed {
+    fn add_table(&mut self, block: Option<u64>) {
+        self.blocks += u64::from(block.is_some_and(|block| self.tables.insert(block)));
     }
 }
