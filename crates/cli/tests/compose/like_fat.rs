@@ -659,3 +659,28 @@ fn an_empty_label_removes_that_of_the_older_image() {
         }
     }
 }
+
+/// Where the boot sector has no extended part, a boot program may have the bytes of number and label.
+#[test]
+fn boot_sectors_without_a_label_keep_their_program() {
+    if !ready("mdir") {
+        return;
+    }
+    let scratch = Scratch::new("fat-old-boot");
+    let root = scratch.join("tree");
+    fs::create_dir(&root).expect("mkdir");
+    fs::write(format!("{root}/FILE"), "text").expect("write");
+    let (old, image) = (scratch.join("old"), scratch.join("new"));
+    let format = ["--format", "fat12", "--drop", "all"];
+    build_once(&root, &old, &[&format[..], &["--size", "2M"]].concat());
+    let mut bytes = fs::read(&old).expect("read");
+    bytes[38..510].fill(0x90);
+    fs::write(&old, &bytes).expect("write");
+    for label in ["", "LABEL"] {
+        build_once(&root, &image, &[&format[..], &["--like", &old, "-L", label]].concat());
+        let found = fs::read(&image).expect("read");
+        assert!(found[38..510] == bytes[38..510], "{label}");
+        let listed = run("mdir", &["-i", &image, "::"]);
+        assert!(listed.contains(if label.is_empty() { "has no label" } else { label }), "{listed}");
+    }
+}

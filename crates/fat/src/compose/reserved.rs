@@ -61,7 +61,11 @@ impl<'a> ReservedSectors<'a> {
         self.change_info(offset_of!(VolumeInfo, BS_VolLab), label);
     }
 
+    /// Changes a field of the extended part, if the boot sector has one: else there may be code.
     fn change_info(&mut self, at: usize, bytes: &[u8]) {
+        if self.volume.boot.id.is_none() {
+            return;
+        }
         let info = if self.volume.boot.is_fat32() { INFO32_AT } else { INFO16_AT };
         self.changes.push((info + at, bytes.to_vec()));
     }
