@@ -23,6 +23,9 @@ mod fat_in_use;
 #[path = "../crates/ffs/tests/testsuite/damage/images.rs"]
 #[allow(dead_code, reason = "the tests use more of it")]
 mod ffs_images;
+#[path = "../crates/ffs/tests/testsuite/damage/journals.rs"]
+#[allow(dead_code, reason = "the tests look at what came of an input")]
+mod ffs_journals;
 #[path = "../crates/qcow2/tests/damage/images.rs"]
 mod qcow2_images;
 #[path = "../crates/source/tests/damage/lists.rs"]
@@ -43,6 +46,12 @@ pub fn run_ffs(data: &[u8]) {
     if let Some(bytes) = damaged_ffs(data) {
         exercise::exercise(&seekless_ffs::FORMAT, bytes, false);
     }
+}
+
+/// Recovers a UFS volume by a journal of soft updates with any records.
+pub fn run_soft_journal(data: &[u8]) {
+    static BASES: OnceLock<Vec<ffs_journals::Base>> = OnceLock::new();
+    ffs_journals::run(data, BASES.get_or_init(ffs_journals::bases));
 }
 
 fn fat_bases() -> &'static [Vec<u8>] {

@@ -2,7 +2,7 @@
 
 use super::maps::Tree;
 use super::parts::FilePart;
-use super::records::{Owner, data_run};
+use super::records::Owner;
 use super::tables::{BlockRecord, Pass};
 use seekless_fs::field::{invalid, wide};
 use seekless_fs::{FsError, Location};
@@ -81,15 +81,22 @@ impl Pass {
                 return Err(invalid("index block", tree.block.get(), Location::of("block map")));
             }
             for (at, block) in self.staged.numbers(&inode, tree.block)? {
-                let run = Extent::new(block, frags);
-                data_run(&self.staged.volume.sb, run)?;
+                let run = self.staged.checked(Extent::new(block, frags), &inode)?;
                 // Its own records decide.
                 if self.runs.contains_key(&self.block_of(block)) {
                     continue;
                 }
-                match self.staged.below(tree, at, block) {
-                    Some(below) => next.push(below),
-                    None => self.staged.groups.set_free(&self.staged.volume, run, true)?,
+                let Some(below) = self.staged.below(tree, at, block) else {
+                    self.staged.groups.set_free(&self.staged.volume, run, true)?;
+                    continue;
+                };
+                // All below one that is free was free before it, and its contents may be another
+                // file's by now.
+                if self.staged.groups.are_used(&self.staged.volume, run)? {
+                    // This and the one above may be in different groups, which are not written at
+                    // once: a second recovery would not find it.
+                    self.is_relative = true;
+                    next.push(below);
                 }
             }
             let run = Extent::new(tree.block, frags);

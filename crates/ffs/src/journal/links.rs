@@ -101,7 +101,10 @@ impl Pass {
         let Some((_, kind)) = names.base else { return Ok(()) };
         names.remaining = Some(remaining);
         let has_two_kinds = names.has_two_kinds;
-        let slots: Vec<Slot> = names.places.keys().copied().collect();
+        // Only the last of many links needs them.
+        let is_last = remaining.links == remaining.dots || remaining.links == 1;
+        let slots = names.places.keys().copied();
+        let slots: Vec<Slot> = slots.filter(|_| is_last).collect();
         if has_two_kinds {
             self.staged.groups.doubt(&self.staged.volume, ino)?;
         }
@@ -224,22 +227,31 @@ impl Pass {
             }
             match self.names.get_mut(&ino).filter(|names| names.base.is_some()) {
                 None => self.lower(ino)?,
-                Some(names) => match names.remaining {
-                    Some(remaining) if remaining.links > 0 => {
-                        let links = remaining.links - 1;
-                        let dots = remaining.dots.checked_sub(u32::from(is_parent));
-                        let wrong = || {
-                            invalid("links", links.into(), Location::of("journal").in_inode(ino))
-                        };
-                        let dots = dots.ok_or_else(wrong)?;
-                        self.remain(ino, Remaining { links, dots })?;
+                Some(names) => {
+                    // No record has it: a second recovery would not find it in a directory that was
+                    // released already.
+                    self.is_relative |= !names.places.contains_key(&slot);
+                    match names.remaining {
+                        Some(remaining) if remaining.links > 0 => {
+                            let links = remaining.links - 1;
+                            let dots = remaining.dots.checked_sub(u32::from(is_parent));
+                            let wrong = || {
+                                invalid(
+                                    "links",
+                                    links.into(),
+                                    Location::of("journal").in_inode(ino),
+                                )
+                            };
+                            let dots = dots.ok_or_else(wrong)?;
+                            self.remain(ino, Remaining { links, dots })?;
+                        }
+                        // It was reclaimed before.
+                        Some(_) => {}
+                        // Its own records will say that the name is not there.
+                        None if names.places.contains_key(&slot) => {}
+                        None => names.removed += 1,
                     }
-                    // It was reclaimed before.
-                    Some(_) => {}
-                    // Its own records will say that the name is not there.
-                    None if names.places.contains_key(&slot) => {}
-                    None => names.removed += 1,
-                },
+                }
             }
         }
         Ok(())

@@ -1,11 +1,12 @@
 //! The journal's file: `.sujournal` in the root.
 
 use super::parts::place;
+use super::records::JournalRecord;
 use crate::inode::Inode;
 use crate::ondisk::{JOURNAL_FLAGS, JOURNAL_LEAST, JOURNAL_MODE, JOURNAL_NAME, ROOT};
 use crate::volume::Volume;
 use seekless_fs::FsError;
-use seekless_fs::field::range;
+use seekless_fs::field::{invalid, range};
 use seekless_units::{Extent, Ino};
 
 /// The longest journal that is read, in bytes: eight times the longest that tunefs makes.
@@ -51,6 +52,31 @@ fn file(volume: &Volume) -> Result<Option<Inode>, FsError> {
     let root = volume.inode(Ino::new(ROOT))?;
     let found = volume.find(&root, JOURNAL_NAME)?;
     found.map(|(ino, _)| volume.inode(ino)).transpose()
+}
+
+/// Checks that no record is about the journal's own file or its blocks, which no mount changes.
+///
+/// # Errors
+/// [`FsError::Corrupt`].
+pub(super) fn check_apart(
+    inode: &Inode,
+    runs: &[Extent],
+    records: &[JournalRecord],
+) -> Result<(), FsError> {
+    let mut own = runs.to_vec();
+    own.sort_unstable_by_key(|run| run.start);
+    for record in records {
+        let wrong = |field, number| Err(invalid(field, number, place().in_inode(inode.ino)));
+        if record.ino() == inode.ino {
+            return wrong("inode of a record", u64::from(inode.ino.get()));
+        }
+        let (JournalRecord::Allocate(run) | JournalRecord::Free(run)) = record else { continue };
+        let behind = own.partition_point(|own| own.start < run.extent.end());
+        if own.get(..behind).and_then(<[_]>::last).is_some_and(|own| own.overlaps(run.extent)) {
+            return wrong("jb_blkno", run.extent.start.get());
+        }
+    }
+    Ok(())
 }
 
 /// The runs of the journal's fragments; `None` if the file has holes.

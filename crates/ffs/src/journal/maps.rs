@@ -25,7 +25,7 @@ impl Tree {
 }
 
 /// Whether block numbers of an inode are of blocks of contents.
-fn has_contents(sb: &Super, inode: &Inode) -> bool {
+pub(super) fn has_contents(sb: &Super, inode: &Inode) -> bool {
     inode.mode() != 0 && sb.numbers_kept(inode).is_none() && !inode.is_snapshot()
 }
 
@@ -47,7 +47,11 @@ impl Staged {
         self.checked(Extent::new(block, len), inode)
     }
 
-    fn checked(&self, run: Extent, inode: &Inode) -> Result<Extent, FsError> {
+    /// A run that a file has, if it lies in one block and outside of the volume's metadata.
+    ///
+    /// # Errors
+    /// [`FsError::Corrupt`].
+    pub(super) fn checked(&self, run: Extent, inode: &Inode) -> Result<Extent, FsError> {
         let sb = &self.volume.sb;
         let within = run.start.get() % u64::from(sb.frag) + run.len;
         if within > u64::from(sb.frag) {
@@ -88,6 +92,21 @@ impl Staged {
         let bytes = self.contents(self.index_run(inode, block)?)?;
         let number = |at| (at, BlockNo::new(sb.pointer(&bytes, at)));
         Ok((0..sb.pointers()).map(number).filter(|(_, number)| *number != BlockNo::ZERO).collect())
+    }
+
+    /// The block number at a place of an index block, if it is set.
+    ///
+    /// # Errors
+    /// As [`Staged::numbers`].
+    fn number(&self, inode: &Inode, block: BlockNo, at: u64) -> Result<Option<BlockNo>, FsError> {
+        let sb = &self.volume.sb;
+        debug_assert!(at < sb.pointers(), "place {at} of an index block");
+        let run = self.index_run(inode, block)?;
+        let byte = at * u64::from(sb.pointer_size());
+        let fragment = Extent::new(run.start + byte / u64::from(sb.fsize), 1);
+        let each = u64::from(sb.fsize) / u64::from(sb.pointer_size());
+        let number = BlockNo::new(sb.pointer(&self.contents(fragment)?, at % each));
+        Ok(Some(number).filter(|&number| number != BlockNo::ZERO))
     }
 
     /// The trees below an index block: those at its places.
@@ -141,10 +160,7 @@ impl Staged {
         while tree.levels > levels {
             let step = self.volume.sb.pointers().pow(tree.levels - 1);
             let at = (wanted - tree.first) / step;
-            let numbers = self.numbers(inode, tree.block)?;
-            let Some(&(_, block)) = numbers.iter().find(|(place, _)| *place == at) else {
-                return Ok(None);
-            };
+            let Some(block) = self.number(inode, tree.block, at)? else { return Ok(None) };
             match self.below(tree, at, block) {
                 Some(below) => tree = below,
                 None => return self.data_run(inode, wanted, block).map(Some),

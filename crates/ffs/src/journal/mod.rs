@@ -124,6 +124,7 @@ fn computed(volume: Volume) -> Result<Journal, FsError> {
     };
     let found = segments::scan(&volume, &runs)?;
     let records = segments::read(&volume, &found)?;
+    locate::check_apart(&inode, &runs, &records)?;
     let (segments, count) = (found.count(), seekless_fs::field::wide(records.len()));
     let mut pass = Pass::new(volume, &records);
     // Files without names go first: their names and blocks count no more. Directories are as long as
@@ -186,12 +187,27 @@ impl JournalRecovery {
     }
 }
 
+/// The result of [`recover`].
+pub(crate) enum Recovered {
+    /// The volume is clean now.
+    Yes,
+    /// There was nothing to recover, or no journal for it.
+    No,
+    /// The journal contradicts itself or the volume.
+    Damaged(FsError),
+}
+
 /// Recovers a volume by its journal, if it was not unmounted and has a usable one.
 ///
 /// # Errors
 /// Errors of the device.
-pub(crate) fn recover(device: &Arc<dyn BlockDevice>, sb: &Super) -> Result<bool, FsError> {
-    let Journal::Pending(recovery) = look(device, sb)? else { return Ok(false) };
-    recovery.write(&mut Patches::new(Arc::clone(device)))?;
-    Ok(true)
+pub(crate) fn recover(device: &Arc<dyn BlockDevice>, sb: &Super) -> Result<Recovered, FsError> {
+    match look(device, sb)? {
+        Journal::Unneeded | Journal::Missing | Journal::Unusable(_) => Ok(Recovered::No),
+        Journal::Damaged(error) => Ok(Recovered::Damaged(error)),
+        Journal::Pending(recovery) => {
+            recovery.write(&mut Patches::new(Arc::clone(device)))?;
+            Ok(Recovered::Yes)
+        }
+    }
 }

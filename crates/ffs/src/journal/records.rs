@@ -64,6 +64,15 @@ pub(super) enum JournalRecord {
 }
 
 impl JournalRecord {
+    /// The file that it is about.
+    pub(super) fn ino(&self) -> Ino {
+        match self {
+            Self::Add(name) | Self::Remove(name) => name.ino,
+            Self::Allocate(run) | Self::Free(run) => run.owner.ino,
+            Self::Move { ino, .. } | Self::Cut { ino, .. } | Self::Synced(ino) => *ino,
+        }
+    }
+
     /// Takes the 32 bytes of a record apart.
     ///
     /// # Errors

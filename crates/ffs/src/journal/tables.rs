@@ -24,7 +24,7 @@ pub(super) struct Pass {
     pub(super) dropped: Vec<(Slot, Ino, bool)>,
     /// Files that were in use without a name, each with the next one in their list.
     pub(super) unlinked: Vec<(Ino, u32)>,
-    /// A number of links is lowered by one, which a second recovery would do again.
+    /// A change is relative to what is on the disk: a second recovery would not make the same.
     pub(super) is_relative: bool,
 }
 
@@ -64,8 +64,10 @@ pub(super) struct FileNames {
     pub(super) removed: u32,
     /// The places where names may be.
     pub(super) places: BTreeMap<Slot, Name>,
-    /// Where names from before the journal were, by where they are.
-    moves: BTreeMap<Slot, Slot>,
+    /// Where names from before the journal were, by where they moved and the order of the moves.
+    moves: BTreeMap<(Slot, usize), Slot>,
+    /// Moves that there were in `moves`.
+    moved: usize,
     /// The links that are left, once they have been counted.
     pub(super) remaining: Option<Remaining>,
 }
@@ -90,10 +92,12 @@ impl FileNames {
         self.begin(reference);
         let kind = reference.kind;
         let mut at = reference.slot;
-        let mut has_moved = false;
-        while let Some(before) = self.moves.remove(&at) {
+        let (mut has_moved, mut later) = (false, self.moved);
+        // Another name may have moved to a place after this one had left it.
+        while let Some((&last, &before)) = self.moves.range((at, 0)..(at, later)).next_back() {
+            self.moves.remove(&last);
             self.places.entry(before).or_insert(Name { is_open: false, kind });
-            (at, has_moved) = (before, true);
+            (at, has_moved, later) = (before, true, last.1);
         }
         let known = self.places.insert(reference.slot, Name { is_open: false, kind });
         // A name that is removed again was added in between, or it is the same record.
@@ -110,7 +114,8 @@ impl FileNames {
                 self.places.insert(to, moved);
             }
             _ => {
-                self.moves.insert(to, from);
+                self.moves.insert((to, self.moved), from);
+                self.moved += 1;
             }
         }
     }
@@ -130,7 +135,29 @@ impl Pass {
             unlinked: Vec::new(),
             is_relative: false,
         };
-        records.iter().for_each(|record| pass.take(record));
+        // Of records of the same fragments as the same part of a file, the last allocation counts:
+        // blocks below it that were allocated meanwhile have records of their own. One that frees
+        // them counts if there is no other.
+        let mut runs = BTreeMap::new();
+        for (n, record) in records.iter().enumerate() {
+            match *record {
+                JournalRecord::Allocate(run) => {
+                    runs.insert((run.owner, run.extent), (n, BlockRecord { run, is_free: false }));
+                }
+                JournalRecord::Free(run) => {
+                    let freed = (n, BlockRecord { run, is_free: true });
+                    runs.entry((run.owner, run.extent)).or_insert(freed);
+                }
+                _ => pass.take(record),
+            }
+        }
+        let mut runs: Vec<(usize, BlockRecord)> = runs.into_values().collect();
+        runs.sort_unstable_by_key(|&(n, _)| n);
+        for (_, record) in runs {
+            let block = pass.block_of(record.run.extent.start);
+            pass.touched.insert(record.run.owner.ino);
+            pass.runs.entry(block).or_default().push(record);
+        }
         pass
     }
 
@@ -145,29 +172,12 @@ impl Pass {
             JournalRecord::Move { ino, from, to } => {
                 self.names.entry(*ino).or_default().follow(*from, *to);
             }
-            JournalRecord::Allocate(run) => self.take_run(*run, false),
-            JournalRecord::Free(run) => self.take_run(*run, true),
+            JournalRecord::Allocate(_) | JournalRecord::Free(_) => {}
             JournalRecord::Cut { ino, len } => {
                 let cut = self.cuts.entry(*ino).or_insert(*len);
                 *cut = (*cut).min(*len);
             }
             JournalRecord::Synced(ino) => drop(self.cuts.remove(ino)),
-        }
-    }
-
-    fn take_run(&mut self, run: Run, is_free: bool) {
-        let block = self.block_of(run.extent.start);
-        self.touched.insert(run.owner.ino);
-        let of_block = self.runs.entry(block).or_default();
-        let same = of_block.iter().position(|other| other.run == run);
-        match same {
-            // Blocks below it that were allocated meanwhile have records of their own.
-            Some(_) if is_free => {}
-            Some(at) => {
-                of_block.remove(at);
-                of_block.push(BlockRecord { run, is_free });
-            }
-            None => of_block.push(BlockRecord { run, is_free }),
         }
     }
 

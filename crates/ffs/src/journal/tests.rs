@@ -1,12 +1,16 @@
 //! No bytes of a journal make its parser panic, and records name nothing outside of the volume.
 
-use super::records::JournalRecord;
+use super::records::{JournalRecord, Reference, Slot};
 use super::segments::{self, Walk};
+use super::tables::Pass;
 use crate::superblock::Super;
+use crate::volume::Volume;
 use crate::{MakeOptions, Version, make};
 use proptest::prelude::*;
 use seekless_device::MemoryDevice;
-use seekless_units::{BlockNo, ByteLen};
+use seekless_fs::FileKind;
+use seekless_units::{BlockNo, ByteLen, Ino};
+use std::sync::Arc;
 
 fn volume(version: Version, big_endian: bool) -> Super {
     let device = MemoryDevice::new(vec![0; 8 << 20]);
@@ -14,6 +18,29 @@ fn volume(version: Version, big_endian: bool) -> Super {
     options.big_endian = big_endian;
     make(&device, &options).unwrap();
     Super::read(&device, false).unwrap()
+}
+
+/// Two names of a file, of which the second moves to where the first one was.
+#[test]
+fn names_that_follow_each_other_are_both_removed() {
+    let (ino, dir) = (Ino::new(9), Ino::new(2));
+    let at = |at| Slot { dir, at };
+    let removed = |at_byte| {
+        let kind = FileKind::Regular;
+        JournalRecord::Remove(Reference { ino, slot: at(at_byte), links: 2, kind })
+    };
+    let records = [
+        JournalRecord::Move { ino, from: at(40), to: 60 },
+        JournalRecord::Move { ino, from: at(20), to: 40 },
+        removed(60),
+        removed(40),
+    ];
+    let device = Arc::new(MemoryDevice::new(vec![0; 8 << 20]));
+    let pass = Pass::new(Volume::with(device, volume(Version::Ufs2, false), false), &records);
+    let names = pass.names.get(&ino).unwrap();
+    assert_eq!(names.removed, 2);
+    let places: Vec<u64> = names.places.keys().map(|slot| slot.at).collect();
+    assert_eq!(places, [20, 40, 60]);
 }
 
 proptest! {

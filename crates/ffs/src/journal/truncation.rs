@@ -1,6 +1,6 @@
 //! Files that were cut, and the number of sectors of files whose blocks have changed.
 
-use super::maps::Tree;
+use super::maps::{Tree, has_contents};
 use super::parts::FilePart;
 use super::tables::Pass;
 use crate::inode::Inode;
@@ -18,7 +18,8 @@ impl Pass {
     pub(super) fn cut_files(&mut self) -> Result<(), FsError> {
         for (ino, len) in std::mem::take(&mut self.cuts) {
             let inode = self.staged.inode(ino)?;
-            if has_map(&inode) {
+            // The number may be that of another kind of file since.
+            if has_map(&inode) && has_contents(&self.staged.volume.sb, &inode) {
                 // Whether its map is sound.
                 self.staged.runs(&inode)?;
                 self.cut(&inode, len.min(inode.len))?;
@@ -42,7 +43,7 @@ impl Pass {
             let runs = self.staged.runs(&inode)?;
             let end = end_of(&runs);
             let bsize = u64::from(self.staged.volume.sb.bsize);
-            let has_contents = self.staged.volume.sb.numbers_kept(&inode).is_none();
+            let has_contents = has_contents(&self.staged.volume.sb, &inode);
             if has_contents && end.max(inode.len.div_ceil(bsize)) > wide(DIRECT) {
                 let mapped = end * bsize;
                 self.cut(&inode, inode.len.min(mapped))?;

@@ -10,8 +10,9 @@
 //! 5. the superblock without that list, and those inodes as they are to be
 //! 6. the summary area, and the superblock, marked as clean
 //!
-//! Links that are lowered by one are the exception: a second recovery would lower them again. Then
-//! the volume is marked for a full check meanwhile.
+//! The exceptions are links that are lowered for a name without a record, of which a second recovery
+//! would lower too many or too few, and index blocks below others, which it would not find. Then the
+//! volume is marked for a full check meanwhile.
 
 use super::tables::Pass;
 use crate::alloc::encode_summary;

@@ -8,7 +8,7 @@ use super::map::Core;
 use super::recovery::{self, is_clean};
 use super::seal::Sealer;
 use super::{Ffs, LiveOptions};
-use crate::journal;
+use crate::journal::{self, Recovered};
 use crate::ondisk::{DIRECTORY_UNIT, ROOT, flag};
 use crate::origin::Origin;
 use crate::superblock::Super;
@@ -35,8 +35,14 @@ impl Ffs {
         options: LiveOptions,
     ) -> Result<(Self, Core), FsError> {
         let mut sb = Super::read(device.as_ref(), options.ignore_checksums)?;
-        if journal::recover(&device, &sb)? {
-            sb = Super::read(device.as_ref(), options.ignore_checksums)?;
+        match journal::recover(&device, &sb)? {
+            Recovered::Yes => sb = Super::read(device.as_ref(), options.ignore_checksums)?,
+            // No crash explains that, and soft updates promise nothing for other damage.
+            Recovered::Damaged(error) if options.recover && !options.force => {
+                let text = format!("its journal is damaged ({error}): run ");
+                return Err(FsError::Refused(Text::from(text).then(Term::Repair).then(" first")));
+            }
+            Recovered::Damaged(_) | Recovered::No => {}
         }
         let sb = Arc::new(sb);
         let progress =

@@ -159,10 +159,12 @@ fn release(
     })
 }
 
-/// Writes the superblock's list of snapshots.
+/// Writes the superblock's list of snapshots. A journal of soft updates is not used from now on: it
+/// does not know the blocks that a snapshot has taken over.
 fn list(volume: &Volume, device: &dyn BlockDevice, kept: &[Ino]) -> Result<(), FsError> {
     let mut superblock = SuperblockMut::read(&volume.sb, device)?;
     superblock.list_snapshots(kept);
+    superblock.retire_journal(volume.sb.tuning.mtime);
     superblock.write(device, false)?;
     Ok(device.flush()?)
 }

@@ -2,6 +2,7 @@
 //! that have the records which FreeBSD writes before each change. A recovery by the journal makes
 //! the same volume as a check of the whole.
 
+mod forged;
 mod unusable;
 mod volume;
 mod writer;

@@ -31,7 +31,7 @@ fn is_journaled(bytes: &[u8]) -> bool {
 }
 
 /// Checks a volume whose journal is not used, and returns it repaired.
-fn not_used(bytes: &[u8], code: &str) -> Vec<u8> {
+pub(super) fn not_used(bytes: &[u8], code: &str) -> Vec<u8> {
     let found = findings(bytes);
     assert!(found.iter().any(|finding| finding.starts_with(code)), "{found:?}");
     let (repaired, after) = preened(bytes.to_vec());
@@ -51,7 +51,7 @@ fn not_used(bytes: &[u8], code: &str) -> Vec<u8> {
 }
 
 /// The mount that the journal of a volume belongs to.
-fn revision(bytes: &[u8]) -> u64 {
+pub(super) fn revision(bytes: &[u8]) -> u64 {
     let fields = Fields::of(bytes);
     let (ino, _) = fields.journal(bytes);
     get(bytes, fields.inode_at(ino) + if fields.is_ufs2 { 232 } else { 120 }, 8)
@@ -200,13 +200,15 @@ fn storm(seed: u64, count: u64) {
         let fields = Fields::of(&sound);
         let parsed = fields.parse(&sound);
         let mut records = Vec::new();
-        for ((dir, at), (ino, ..)) in &parsed.names {
+        let (journal_ino, _) = fields.journal(&sound);
+        let names = parsed.names.iter().filter(|(_, (ino, ..))| *ino != journal_ino);
+        for ((dir, at), (ino, ..)) in names {
             let node = &parsed.nodes[ino];
             for op in [writer::ADD, writer::REMOVE] {
                 records.push(reference(op, *ino, (*dir, *at), node.links, node.mode));
             }
         }
-        for (ino, node) in &parsed.nodes {
+        for (ino, node) in parsed.nodes.iter().filter(|(ino, _)| **ino != journal_ino) {
             for (part, run) in &node.blocks {
                 records.push(writer::block(writer::FREE, *ino, *part, *run, 0));
             }

@@ -206,6 +206,44 @@ impl Fields {
         start as usize * self.fsize + slot * size
     }
 
+    /// The byte of a part of a group, of which the superblock's field says the fragment there.
+    fn in_group(&self, bytes: &[u8], group: u32, field: usize) -> usize {
+        let mut start = u64::from(group) * self.frags + get(bytes, self.at + field, 4);
+        if !self.is_ufs2 {
+            start += self.shift * u64::from(group & !self.mask);
+        }
+        start as usize * self.fsize
+    }
+
+    /// The byte of the last copy of the superblock.
+    pub(crate) fn last_copy(&self, bytes: &[u8]) -> usize {
+        self.in_group(bytes, self.groups - 1, 8)
+    }
+
+    /// The byte and the bit of a fragment in the bitmap of its group.
+    fn mark_of(&self, bytes: &[u8], fragment: u64) -> (usize, u8) {
+        let head = self.in_group(bytes, (fragment / self.frags) as u32, 12);
+        let within = (fragment % self.frags) as usize;
+        (head + get(bytes, head + 96, 4) as usize + within / 8, 1 << (within % 8))
+    }
+
+    /// The first fragments of whole blocks that are marked as free.
+    pub(crate) fn free_blocks(&self, bytes: &[u8]) -> Vec<u64> {
+        let each = (self.bsize / self.fsize) as u64;
+        let is_free = |&fragment: &u64| {
+            let (at, bit) = self.mark_of(bytes, fragment);
+            bytes[at] & bit != 0
+        };
+        let all = (0..u64::from(self.groups - 1) * self.frags).step_by(each as usize);
+        all.filter(|&start| (start..start + each).all(|fragment| is_free(&fragment))).collect()
+    }
+
+    /// Marks a fragment as used.
+    pub(crate) fn set_used(&self, bytes: &mut [u8], fragment: u64) {
+        let (at, bit) = self.mark_of(bytes, fragment);
+        bytes[at] &= !bit;
+    }
+
     /// Mode, flags and time of the journal of the last mount.
     pub(crate) fn patch_journal_inode(&self, bytes: &mut [u8], ino: Ino) {
         let (time, at) = (self.mount_time(bytes), self.inode_at(ino.get()));

@@ -55,6 +55,11 @@ fn length(op: u64, ino: u32, len: u64) -> Record {
     record
 }
 
+/// The record of a file that was cut.
+pub(crate) fn cut(ino: u32, len: u64) -> Record {
+    length(CUT, ino, len)
+}
+
 /// The record of a file that was made durable.
 pub(crate) fn synced(ino: u32) -> Record {
     length(SYNCED, ino, 0)

@@ -165,8 +165,8 @@ impl Repair {
         let is_to_be_marked = !self.marked || checker.sb().clean;
         if is_to_be_marked && !checker.fixes.begin_with(Stage::Superblock) {
             superblock::mark_unclean(checker.sb(), &mut self.disk)?;
+            self.marked = true;
         }
-        self.marked = true;
         self.apply_all(checker).map_err(|error| self.refused(error))?;
         self.disk.flush()?;
         if checker.fixes.are_from(Stage::Links) && checker.lost_groups.is_empty() {

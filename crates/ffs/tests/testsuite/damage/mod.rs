@@ -4,6 +4,7 @@ mod check;
 mod cut;
 mod golden;
 mod images;
+mod journals;
 mod numbers;
 mod patient;
 mod repair;

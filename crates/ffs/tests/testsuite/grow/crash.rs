@@ -10,7 +10,7 @@ use seekless_crash::states::states;
 use seekless_crash::{Log, Recorder, Step};
 use seekless_device::{BlockDevice, MemoryDevice, Overlay};
 use seekless_ffs::tune::{Changes, Settings};
-use seekless_ffs::{Outcome, Version, check, grow, preen, repair};
+use seekless_ffs::{CheckHashes, Outcome, Version, check, grow, preen, repair};
 use seekless_units::{ByteLen, Lba};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -168,4 +168,39 @@ fn a_growth_can_be_torn() {
     }
     println!("{seen} states");
     assert!(seen > 300, "{seen}");
+}
+
+/// A volume with a journal of soft updates keeps it, and is marked for a check wherever its growth is
+/// cut off: the journal is older than that.
+#[test]
+fn the_journal_of_a_volume_is_not_used_for_a_growth() {
+    for n in [0, 1, 3] {
+        let kind = Kind { hashes: CheckHashes::None, ..KINDS[n] };
+        let device = kind.made(470 * u64::from(kind.block));
+        change(&device, 11, 40);
+        let fs = numbers(&device);
+        let len = ((fs.size() + fs.fpg() / 2) * fs.fsize()) as u64;
+        let mut first = bytes_of(&longer(&device, len));
+        let at = if kind.version == Version::Ufs1 { 8192 } else { 65536 };
+        let flags = fs.flags() as u32 | 2 | 8;
+        let flags = if kind.big_endian { flags.to_be_bytes() } else { flags.to_le_bytes() };
+        first[at + 1312..at + 1316].copy_from_slice(&flags);
+        let time = first[at + 1208..at + 1216].to_vec();
+        let grown = Arc::new(MemoryDevice::new(first.clone()));
+        let recorder = Arc::new(Recorder::new(grown.clone(), Completion::AtOnce));
+        grow(recorder.clone(), ByteLen::new(len), super::WALL).unwrap();
+        let state = Arc::new(MemoryDevice::new(first));
+        for step in recorder.take().steps {
+            let Step::Write { at, bytes, .. } = step else { continue };
+            state.write(at, &bytes).unwrap();
+            let report = check(state.clone()).unwrap();
+            let journal = report.findings.iter().find(|it| it.code().starts_with("journal."));
+            assert!(journal.is_none(), "{journal:?}");
+        }
+        let report = check(grown.clone()).unwrap();
+        assert!(report.is_clean(), "{:#?}", report.findings);
+        assert_eq!(numbers(&grown).flags() & 10, 10);
+        assert_eq!(bytes_of(&grown)[at + 1208..at + 1216], time);
+        assert!(numbers(&grown).size() > fs.size());
+    }
 }
