@@ -138,7 +138,7 @@ impl<A> Cache<A> {
         if self.graph_holds(FULL) { self.wait_for_the_graph() } else { Ok(()) }
     }
 
-    /// Whether the graph holds more than so many quarters of its limit.
+    /// Whether the graph holds more than `quarters` quarters of its limit.
     fn graph_holds(&self, quarters: u64) -> bool {
         let limits = &self.blocks.config.limits;
         let over =
@@ -162,8 +162,8 @@ impl<A> Cache<A> {
         let began = self.blocks.clock.now();
         let delay = u64::from(self.blocks.config.limits.tickdelay.max(2)) * TICK;
         let until = Nanos::new(began.get() + delay);
-        // The syncer works meanwhile: all slots that it was asked for, each when the writes of the
-        // last are completed, and everything where that makes no room.
+        // The syncer works meanwhile: it does all slots that were requested, each when the writes of
+        // the last are completed, and writes everything if that makes no room.
         let mut has_begun_all = false;
         while self.blocks.clock.now() < until {
             self.blocks.poll()?;

@@ -25,7 +25,7 @@ fn new_blocks(old: &str, image: &str) -> usize {
     fresh(&fs::read(old).expect("read"), &fs::read(image).expect("read"), 1024)
 }
 
-/// What debugfs says of a directory.
+/// The output of debugfs for a directory.
 fn inspect(image: &str, request: &str) -> String {
     run("debugfs", &["-R", request, image])
 }

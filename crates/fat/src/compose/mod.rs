@@ -62,6 +62,7 @@ pub struct Builder<'a> {
     base: Option<&'a BaseVolume>,
     /// Whether the number is another one than that of the older volume.
     has_id: bool,
+    /// Whether an option says which label it has, or that it has none.
     has_label: bool,
 }
 
@@ -86,15 +87,17 @@ impl<'a> Builder<'a> {
         content.check_directories()?;
         let (make, geometry) = sizing::choose(&options, &mut content.objects)?;
         content.objects.cluster = geometry.cluster_bytes();
-        Ok(Self {
-            content,
-            options: make,
-            geometry,
-            label,
-            base: None,
-            has_id: true,
-            has_label: true,
-        })
+        Ok(Self::with_own_shape(content, make, geometry, label))
+    }
+
+    /// A builder of a volume with a shape of its own.
+    fn with_own_shape(
+        content: SourceObjects<'a>,
+        options: MakeOptions,
+        geometry: Geometry,
+        label: Option<[u8; 11]>,
+    ) -> Self {
+        Self { content, options, geometry, label, base: None, has_id: true, has_label: true }
     }
 
     /// As [`Builder::new`], but with the shape of an older volume. Entries of directories keep their
@@ -134,15 +137,7 @@ impl<'a> Builder<'a> {
         let label = if options.has_label { label } else { label.or(base.boot_label()) };
         let (make, geometry) = base.with_marks(options, &mut content.objects)?;
         content.objects.cluster = geometry.cluster_bytes();
-        Ok(Self {
-            content,
-            options: make,
-            geometry,
-            label,
-            base: None,
-            has_id: true,
-            has_label: true,
-        })
+        Ok(Self::with_own_shape(content, make, geometry, label))
     }
 
     /// The objects of a source with the slots and short names of an older volume, and the label if

@@ -1,8 +1,8 @@
 //! The segments of a journal that count, in order.
 //!
-//! A segment is a run of sectors that was written at once. The kernel goes around in the file, and
-//! nothing says where it is: each segment has a number, the number of the oldest one whose changes
-//! may not all be on the disk, and the time of its mount.
+//! A segment is a run of sectors that was written at once. Behind the end of the file the kernel
+//! begins again at its start, and its place is not recorded: each segment has a number, the number
+//! of the oldest one whose changes may not all be on the disk, and the time of its mount.
 
 use super::parts::place;
 use super::records::{JournalRecord, decode_all};
@@ -136,7 +136,7 @@ pub(super) fn select(found: Vec<Segment>) -> Result<BTreeMap<u64, Segment>, FsEr
     Ok(list)
 }
 
-/// Goes over the journal.
+/// Reads the journal from its first byte to its last.
 fn walk(volume: &Volume, runs: &[Extent], sector: u32) -> Result<Walk, FsError> {
     let sb = &volume.sb;
     let mut found = Walk::default();
@@ -157,8 +157,8 @@ fn walk(volume: &Volume, runs: &[Extent], sector: u32) -> Result<Walk, FsError> 
     Ok(found)
 }
 
-/// Goes over bytes of the journal, and returns how many it is done with: those that may begin a
-/// segment which continues behind them are left, unless these are the last ones.
+/// Finds the segments in some bytes of the journal, and returns how many bytes are done: those that
+/// may begin a segment which continues behind them are left, unless these are the last ones.
 pub(super) fn walk_piece(
     sb: &Super,
     (start, skip): (BlockNo, u64),

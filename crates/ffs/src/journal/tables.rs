@@ -24,7 +24,7 @@ pub(super) struct Pass {
     pub(super) dropped: Vec<(Slot, Ino, bool)>,
     /// Files that were in use without a name, each with the next one in their list.
     pub(super) unlinked: Vec<(Ino, u32)>,
-    /// A change is relative to what is on the disk: a second recovery would not make the same.
+    /// A recovery that was cut off and begins again would change more or less than this one.
     pub(super) is_relative: bool,
 }
 

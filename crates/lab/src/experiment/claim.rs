@@ -33,7 +33,7 @@ pub struct Claim {
     pub less: String,
     /// The cell with more, likewise.
     pub more: String,
-    /// Of which figure.
+    /// The figure that is compared.
     #[serde(default)]
     pub figure: ClaimFigure,
     /// The least and the greatest quotient of the two with which the sentence holds; any above 1
@@ -58,6 +58,6 @@ pub enum ClaimFigure {
     Writes,
     /// Times that a caller slept for a full graph.
     MaxLimitHit,
-    /// Times that the syncer was asked to hurry.
+    /// Requests to the syncer to hurry.
     RushRequests,
 }

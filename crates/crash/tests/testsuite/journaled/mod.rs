@@ -100,7 +100,7 @@ fn findings(bytes: &[u8]) -> Vec<String> {
         .collect()
 }
 
-/// Numbers of what was looked at.
+/// Counts of a search.
 #[derive(Default, Debug)]
 struct Seen {
     states: u64,
@@ -203,7 +203,7 @@ fn compare(
         });
     }
     let mut is_shorter = false;
-    // What has no name on the disk never had one.
+    // The full check connects files in `lost+found` that never had a name on the disk.
     let has_home = wanted.contains_key("/lost+found") && !found.contains_key("/lost+found");
     seen.homeless += u64::from(has_home);
     let is_there = |path: &str| !has_home || !path.starts_with("/lost+found");

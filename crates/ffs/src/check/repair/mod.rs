@@ -77,7 +77,7 @@ struct Repair {
     homeless: HashSet<Fix>,
     /// The image is marked as not clean by this repair.
     marked: bool,
-    /// The superblock goes on to say that there is a journal, if it does.
+    /// The flag of a journal stays in the superblock, if it is set.
     keeps_journal: bool,
     /// The device refuses writes to blocks that a snapshot needs as they are.
     guarded: Option<Arc<Origin>>,

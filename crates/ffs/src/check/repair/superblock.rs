@@ -22,7 +22,7 @@ pub(super) fn put(checker: &Checker, disk: &mut Patches, at: u64) -> Result<(), 
 }
 
 /// Marks the volume on the disk as not clean, if it is not marked yet. The journal of soft
-/// updates does not describe a volume of which anything is repaired.
+/// updates does not describe a volume that is repaired in part.
 pub(super) fn mark_unclean(sb: &Super, disk: &mut Patches) -> Result<(), FsError> {
     if !sb.clean && !sb.is_journaled() {
         return Ok(());

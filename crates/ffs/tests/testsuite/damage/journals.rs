@@ -1,5 +1,5 @@
-//! Journals of soft updates with any records, on volumes with any inodes: what the fuzz target
-//! `soft_journal` runs, and its corpus.
+//! Journals of soft updates with any records, on volumes with any inodes: the input of the fuzz
+//! target `soft_journal`, and its corpus.
 //!
 //! | bytes | meaning |
 //! |---|---|
@@ -42,7 +42,7 @@ pub(crate) struct Base {
     inodes: usize,
 }
 
-/// What came of an input.
+/// The outcome of an input.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Used {
     /// The volume was recovered by the journal.
@@ -185,7 +185,7 @@ fn recovered(bytes: Vec<u8>) -> Used {
     if is_pending { Used::Recovered } else { Used::Refused }
 }
 
-/// What the fuzz target starts from, and what it has found.
+/// The inputs that the fuzz target starts with, and those that it has found.
 #[test]
 fn the_corpus_of_journals() {
     let bases = bases();
