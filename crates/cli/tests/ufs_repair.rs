@@ -197,6 +197,63 @@ fn grub_reads_every_repaired_image() {
     }
 }
 
+/// Volumes with a journal of soft updates that were not unmounted (`journaled::images` of the
+/// crash tests): the journal recovers them, and other readers read them then.
+#[test]
+fn other_readers_read_volumes_that_a_journal_recovered() {
+    let scratch = Scratch::new("repair-journal");
+    let image = scratch.join("image");
+    let images: [(&str, &[u8]); 2] = [
+        ("ufs1", include_bytes!("../../ffs/tests/images/suj-ufs1.img.gz")),
+        ("ufs2", include_bytes!("../../ffs/tests/images/suj-ufs2.img.gz")),
+    ];
+    for (what, packed) in images {
+        let bytes = images::unpack(packed);
+        fs::write(&image, &bytes).expect("image");
+        let report = |option: &str, wanted: i32| -> serde_json::Value {
+            let output = seekless(&["check", option, "--json", &image]);
+            assert_eq!(output.status.code(), Some(wanted), "{what} {option}");
+            serde_json::from_slice(&output.stdout).expect("JSON")
+        };
+        assert_eq!(report("-n", 4)["findings"][0]["code"], "journal.pending", "{what}");
+        assert!(fs::read(&image).expect("image") == bytes, "{what}: something was written");
+        let refused = seekless(&["tune", "-L", "label", &image]);
+        assert!(!refused.status.success(), "{what}: it was not unmounted");
+        assert_eq!(report("-p", 1)["outcome"], "corrected", "{what}");
+        for option in ["-n", "-p", "-y"] {
+            assert_eq!(report(option, 0)["outcome"], "clean", "{what} {option}");
+        }
+        let names = text(&seekless(&["ls", &image, "/kept"]));
+        assert!(names.contains("whole"), "{what}: {names}");
+        let listed = manifest(&image, &[]);
+        if ready("fsstat") && ready("fls") {
+            run("fsstat", &[&image]);
+            let names = run("fls", &["-r", "-p", "-u", &image]);
+            let names = names.lines().filter(|line| !line.ends_with("$OrphanFiles")).count();
+            let listed = listed.lines().filter(|line| line.contains(" type=")).count();
+            assert_eq!(names + 1, listed, "{what}");
+        }
+        if dissect::ready() {
+            dissect::agrees(what, &dissect::of_manifest(&listed), &image);
+        }
+        text(&seekless(&["tune", "-L", "label", &image]));
+        // A journal that is not whole is not used.
+        let mut damaged = bytes.clone();
+        let header = |at: &usize| damaged[*at..*at + 8] == 9u64.to_le_bytes();
+        let oldest = (0..damaged.len()).step_by(512).find(header).expect("the oldest segment");
+        damaged[oldest..oldest + 512].fill(0);
+        fs::write(&image, &damaged).expect("image");
+        assert_eq!(report("-n", 4)["findings"][0]["code"], "journal.damaged", "{what}");
+        assert_eq!(report("-p", 4)["outcome"], "left", "{what}");
+        assert!(fs::read(&image).expect("image") == damaged, "{what}: something was written");
+        assert_eq!(report("-y", 1)["outcome"], "corrected", "{what}");
+        assert_eq!(report("-n", 0)["outcome"], "clean", "{what}");
+        if dissect::ready() {
+            dissect::agrees(what, &dissect::of_manifest(&manifest(&image, &[])), &image);
+        }
+    }
+}
+
 #[test]
 fn dissect_reads_every_repaired_image() {
     if !dissect::ready() {

@@ -175,6 +175,39 @@ fn images_of_freebsd_are_read_and_changed() {
     }
 }
 
+/// A volume with a journal of soft updates that was not unmounted is recovered by a read-write mount,
+/// and not by one that is read-only.
+#[test]
+fn a_journal_of_soft_updates_is_used_by_mounts() {
+    if !ready() {
+        return;
+    }
+    let scratch = Scratch::new("ufs-journal");
+    let (image, packed) = (scratch.join("image"), scratch.join("packed.gz"));
+    let at = scratch.path().join("at");
+    let packs: [&[u8]; 2] = [
+        include_bytes!("../../../ffs/tests/images/suj-ufs1.img.gz"),
+        include_bytes!("../../../ffs/tests/images/suj-ufs2.img.gz"),
+    ];
+    for pack in packs {
+        fs::write(&packed, pack).expect("packed");
+        let bytes = Command::new("gzip").args(["-dc", &packed]).output().expect("gzip").stdout;
+        fs::write(&image, &bytes).expect("image");
+        Mounted::new(&image, &at, "ro").end();
+        assert!(fs::read(&image).expect("image") == bytes, "something was written");
+        let mounted = Mounted::new(&image, &at, "rw,softdep");
+        assert!(at.join("kept/whole").exists());
+        fs::write(at.join("kept/more"), [7; 9000]).expect("write");
+        let seen = dissect::of_manifest(&listing(at.to_str().expect("path")));
+        mounted.end();
+        text(&seekless(&["check", &image]));
+        run("fsstat", &[&image]);
+        if dissect::ready() {
+            dissect::agrees("a journal", &seen, &image);
+        }
+    }
+}
+
 /// The Sleuth Kit and GRUB find the names and the contents.
 fn judged_by_others(what: &str, image: &str, tree: &str, big_endian: bool) {
     run("fsstat", &[image]);

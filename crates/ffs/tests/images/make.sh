@@ -1,6 +1,8 @@
 #!/bin/bash
 # Makes the small images that the damage tests and the fuzz target start from.
 # Needs makefs (Debian: makefs). Run it in this directory.
+# suj-ufs1 and suj-ufs2 are others: IMAGES=DIR cargo test -p seekless-crash journaled::images --
+# --ignored writes them, and gzip -9n packs them.
 set -euo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -456,6 +456,40 @@ fn files_that_were_in_use_without_a_name_are_released() {
     }
 }
 
+/// Writes the volumes of `crates/ffs/tests/images/suj-*` to the directory `IMAGES`.
+#[test]
+#[ignore = "images of other tests: IMAGES=DIR"]
+fn images() {
+    let dir = std::path::PathBuf::from(std::env::var_os("IMAGES").expect("a directory"));
+    let text = "mkdir kept\ncreate kept/whole\nwrite kept/whole 0 70000\nmkdir old\n\
+                create old/file\nwrite old/file 0 30000\ncreate name\nwrite name 0 9000\n\
+                begin\nunlink old/file\nrmdir old\nmkdir new\ncreate new/file\n\
+                write new/file 0 20000\nrename name kept/name\nlink kept/whole kept/link\n\
+                truncate kept/whole 5000\nsync";
+    let script = parse("image", text).unwrap();
+    for (version, name) in [(Version::Ufs1, "suj-ufs1"), (Version::Ufs2, "suj-ufs2")] {
+        let target = Journaled::of(version);
+        let base = prepare(&target, name, &script.setup).unwrap();
+        let Recorded { run, records } = recorded(&target, &base, &script);
+        let all: Vec<Record> = records.concat();
+        let mut best: Option<(usize, Vec<u8>)> = None;
+        let mut bytes = run.base.to_vec();
+        for step in 0..run.log.steps.len() {
+            apply(&run.log, step..step + 1, &mut bytes);
+            let fields = Fields::of(&bytes);
+            let mut plain = bytes.clone();
+            fields.set_journaled(&mut plain, false);
+            let most = best.as_ref().map_or(0, |(found, _)| *found);
+            if !fields.is_clean(&bytes) && findings(&plain).len() > most {
+                best = Some((findings(&plain).len(), bytes.clone()));
+            }
+        }
+        let (_, mut state) = best.expect("a state that is not clean");
+        journal(&mut state, &all);
+        std::fs::write(dir.join(name), state).unwrap();
+    }
+}
+
 #[test]
 #[ignore = "minutes"]
 fn long_search() {
