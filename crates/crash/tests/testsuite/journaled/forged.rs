@@ -15,12 +15,12 @@ use seekless_fs::check::Outcome;
 use seekless_fs::operate::{NewFile, Operate, Ownership};
 use std::sync::Arc;
 
-const OWNER: Ownership = Ownership { uid: 0, gid: 0, perm: 0o755 };
+pub(super) const OWNER: Ownership = Ownership { uid: 0, gid: 0, perm: 0o755 };
 const FILE: u16 = 0o100_755;
-const DIRECTORY: u16 = 0o40_755;
+pub(super) const DIRECTORY: u16 = 0o40_755;
 
 /// A volume with some files that was not unmounted, and has a journal without records.
-fn made(version: Version, with: impl FnOnce(&mut dyn Operate)) -> Vec<u8> {
+pub(super) fn made(version: Version, with: impl FnOnce(&mut dyn Operate)) -> Vec<u8> {
     let target = Journaled::of(version);
     let device = Arc::new(MemoryDevice::new(vec![0; target.image_len().get() as usize]));
     target.make(device.as_ref()).unwrap();

@@ -3,6 +3,7 @@
 //! the same volume as a check of the whole.
 
 mod forged;
+mod rules;
 mod unusable;
 mod volume;
 mod writer;

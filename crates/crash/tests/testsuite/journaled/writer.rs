@@ -9,7 +9,7 @@ pub(crate) type Record = [u8; 32];
 
 pub(crate) const ADD: u64 = 1;
 pub(crate) const REMOVE: u64 = 2;
-const NEW: u64 = 3;
+pub(crate) const NEW: u64 = 3;
 pub(crate) const FREE: u64 = 4;
 const MOVE: u64 = 5;
 const CUT: u64 = 6;
