@@ -19,7 +19,8 @@
 //! - [`program`]: commands that are traced from their first instruction;
 //! - [`family`]: a command with all its descendants;
 //! - [`running`]: running programs;
-//! - [`preloaded`]: metadata as fakeroot and pseudo show it.
+//! - [`preloaded`]: metadata as fakeroot and pseudo show it;
+//! - [`snapshot_request`], [`check_request`], [`tuning_request`]: ioctls to the servers of mounts.
 //!
 //! It contains no format, no trace file and no figure. It is the only crate that may contain
 //! `unsafe` code.

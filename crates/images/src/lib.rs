@@ -5,7 +5,7 @@
 //! - `open`: images that are read or changed, and [`Place`], the selected part
 //! - [`in_use`]: images that are mounted while they are read
 //! - [`growth`]: volumes that become larger
-//! - [`check_mounted`]: corrections of mounted volumes
+//! - [`check_mounted`], [`tune_mounted`]: corrections, settings and counters of mounted volumes
 //! - [`partition`]: the part of a disk
 //! - [`snapshot`]: an earlier state that a volume keeps, named `IMAGE@SNAPSHOT`
 //! - [`targets`]: destinations of an image; [`output`]: files
