@@ -14,7 +14,7 @@ use seekless_fs::plan::{NewVolume, Plan};
 use seekless_fs::source::Source;
 use seekless_fs::term::{Term, Text};
 use seekless_images::{Error, ErrorKind, Place, Progress, in_use, refuse_others};
-use seekless_layout::planner::moves::{Moves, move_touched};
+use seekless_layout::planner::moves::{Moves, move_touched, pieces_of};
 use seekless_layout::planner::numbers::{Renumbered, renumber_touched};
 use seekless_layout::planner::{self, Storage, Touch};
 use seekless_units::{ByteLen, Ino};
@@ -121,7 +121,10 @@ impl<V: OlderVolume> Bases<V> {
                         bytes: ByteLen::new(moves.blocks * block_size),
                         chunks: moves.chunks(&plan, align),
                         pieces_before: moves.pieces_before,
-                        pieces_after: moves.pieces_after,
+                        pieces_after: match budget {
+                            0 => 0,
+                            _ => pieces_of(&plan, demand, &touches),
+                        },
                         inodes: renumbered.inodes,
                         inode_bytes: ByteLen::new(renumbered.blocks * block_size),
                         inode_reads_before: renumbered.windows_before,
@@ -334,7 +337,7 @@ pub struct Moved {
     pub chunks: u64,
     /// Pieces in which the blocks that traces read would lie if none moved.
     pub pieces_before: u64,
-    /// Pieces in which they lie.
+    /// Pieces in which they lie now.
     pub pieces_after: u64,
     /// Inodes that traces read and that got other numbers.
     pub inodes: u64,

@@ -348,7 +348,8 @@ fn what_a_trace_reads_moves_within_a_budget() {
         let most = most.into_iter().find(|(name, _)| *name == budget).expect("budget").1;
         assert!(number("moved_bytes") <= most, "{told}");
         if budget == "64M" {
-            assert!(number("pieces_after") <= 3, "{told}");
+            // As many as free space lies in.
+            assert!(number("pieces_after") <= 8, "{told}");
         }
         if budget == "0" {
             assert!(fs::read(&image).expect("read") == before, "nothing moves");

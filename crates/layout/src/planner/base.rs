@@ -17,7 +17,7 @@ pub(super) struct Held {
     vacated: Vec<Extent>,
     begin: Option<BlockNo>,
     /// Whether the older volume has any files.
-    is_grown: bool,
+    pub(super) is_grown: bool,
     keeps_freed: bool,
     inode_reserve: Option<u32>,
 }

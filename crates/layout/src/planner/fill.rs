@@ -6,6 +6,7 @@ use super::{Overhead, objects};
 use seekless_fs::FsError;
 use seekless_fs::plan::{Demand, ObjectId, Placed, Plan};
 use seekless_units::{BlockNo, Extent, Ino};
+use std::cmp::Reverse;
 
 /// Free runs being used up from the front.
 struct Filler {
@@ -104,8 +105,8 @@ impl Filled {
         fill.hold(demand);
         let hot_blocks = hot.steps.iter().map(|step| step.run.len).sum::<u64>()
             + fill.overhead_of(&hot.steps, &hot.overhead);
-        let (region, rest) =
-            hot_region(&held.behind_begin(held.space.free.clone()), hot_blocks, align);
+        let free = held.behind_begin(held.space.free.clone());
+        let (region, rest) = hot_region(held, free, hot_blocks, align);
         let mut filler = Filler::new(region);
         fill.steps(&hot.steps, &mut Holes::default(), &mut filler)?;
         for &object in &hot.overhead {
@@ -186,10 +187,15 @@ impl Filled {
 
 /// The free runs for the hot part, and the others: the first run that holds it
 /// all from a chunk's boundary on; if there is none, all of them, each cut at
-/// its first boundary.
-fn hot_region(free: &[Extent], blocks: u64, align: u64) -> (Vec<Extent>, Vec<Extent>) {
+/// its first boundary, or, beside an older layout, the longest ones.
+fn hot_region(
+    held: &Held,
+    free: Vec<Extent>,
+    blocks: u64,
+    align: u64,
+) -> (Vec<Extent>, Vec<Extent>) {
     if blocks == 0 {
-        return (Vec::new(), free.to_vec());
+        return (Vec::new(), free);
     }
     let cut = |run: &Extent| {
         let start = run.start.get().next_multiple_of(align.max(1)).min(run.end().get());
@@ -198,6 +204,9 @@ fn hot_region(free: &[Extent], blocks: u64, align: u64) -> (Vec<Extent>, Vec<Ext
     };
     let fits = |run: &&Extent| cut(run).1.len >= blocks;
     let chosen = free.iter().position(|run| fits(&run));
+    if chosen.is_none() && held.is_grown {
+        return longest(free, blocks);
+    }
     let (mut region, mut rest) = (Vec::new(), Vec::new());
     for (at, run) in free.iter().enumerate() {
         if chosen.is_none_or(|chosen| chosen == at) {
@@ -212,9 +221,28 @@ fn hot_region(free: &[Extent], blocks: u64, align: u64) -> (Vec<Extent>, Vec<Ext
     rest.retain(|run| run.len > 0);
     if region.iter().map(|run| run.len).sum::<u64>() < blocks {
         // There is no room for boundaries this far apart.
-        return (free.to_vec(), Vec::new());
+        return (free, Vec::new());
     }
     (region, rest)
+}
+
+/// The longest runs that have `blocks` blocks together, in their order, and the others.
+fn longest(free: Vec<Extent>, blocks: u64) -> (Vec<Extent>, Vec<Extent>) {
+    let mut by_len: Vec<usize> = (0..free.len()).collect();
+    by_len.sort_by_key(|&at| Reverse(free[at].len));
+    let mut is_chosen = vec![false; free.len()];
+    let mut room = 0;
+    for at in by_len {
+        if room >= blocks {
+            break;
+        }
+        room += free[at].len;
+        is_chosen[at] = true;
+    }
+    let (chosen, rest): (Vec<_>, Vec<_>) =
+        free.into_iter().zip(is_chosen).partition(|&(_, is_chosen)| is_chosen);
+    let runs = |part: Vec<(Extent, bool)>| part.into_iter().map(|(run, _)| run).collect();
+    (runs(chosen), runs(rest))
 }
 
 /// Placing under way.

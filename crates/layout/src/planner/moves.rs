@@ -23,8 +23,6 @@ pub struct Moves {
     pub blocks: u64,
     /// Pieces in which the touched blocks lie if none moves.
     pub pieces_before: u64,
-    /// Pieces in which they lie then.
-    pub pieces_after: u64,
     runs: Vec<(ObjectId, Run)>,
 }
 
@@ -47,6 +45,12 @@ impl Moves {
     }
 }
 
+/// Pieces in which the touched blocks lie in a plan.
+#[must_use]
+pub fn pieces_of(plan: &Plan, demand: &dyn Demand, hot: &[Touch]) -> u64 {
+    pieces(demand, |object| plan.data(object), hot).len() as u64
+}
+
 /// Touched blocks that lie together.
 struct Piece {
     /// Blocks that have a place, all or none.
@@ -67,15 +71,12 @@ pub fn move_touched(
     hot: &[Touch],
     budget: u64,
 ) -> (Base, Moves) {
-    let pieces = pieces(demand, &Held::new(demand, space, &base), hot);
+    let held = Held::new(demand, space, &base);
+    let pieces = pieces(demand, |object| held.data(object), hot);
     let chosen = choose(&pieces, budget);
     let none = vec![false; pieces.len()];
     let mut moved = Touched::default();
-    let mut moves = Moves {
-        pieces_before: count(&pieces, &none),
-        pieces_after: count(&pieces, &chosen),
-        ..Moves::default()
-    };
+    let mut moves = Moves { pieces_before: count(&pieces, &none), ..Moves::default() };
     for (piece, _) in pieces.iter().zip(&chosen).filter(|&(_, &chosen)| chosen) {
         moves.blocks += piece.blocks;
         for &(object, run) in &piece.parts {
@@ -88,8 +89,13 @@ pub fn move_touched(
     (without(base, demand, &moved), moves)
 }
 
-/// The pieces of the touched blocks, in order of first touch.
-fn pieces(demand: &dyn Demand, held: &Held, hot: &[Touch]) -> Vec<Piece> {
+/// The pieces of the touched blocks, in order of first touch; `places` are those of an object,
+/// sorted by logical block.
+fn pieces<'a>(
+    demand: &dyn Demand,
+    places: impl Fn(ObjectId) -> &'a [Placed],
+    hot: &[Touch],
+) -> Vec<Piece> {
     let mut steps = Vec::new();
     Touched::default().add_all(demand, hot, &mut steps);
     let mut pieces: Vec<Piece> = Vec::new();
@@ -107,7 +113,7 @@ fn pieces(demand: &dyn Demand, held: &Held, hot: &[Touch]) -> Vec<Piece> {
     };
     for step in steps {
         let (mut at, end) = (step.run.lbn, step.run.lbn + step.run.len);
-        let data = held.data(step.object);
+        let data = places(step.object);
         let first = data.partition_point(|placed| placed.lbn + placed.extent.len <= at);
         for placed in &data[first..] {
             let (from, to) = (placed.lbn.max(at), (placed.lbn + placed.extent.len).min(end));

@@ -449,6 +449,24 @@ fn new_objects_fill_holes_and_then_free_space() {
     assert_eq!(new[..2], [Ino::new(12), Ino::new(14)]);
 }
 
+/// Hot blocks that no free run holds lie in the longest ones.
+#[test]
+fn hot_blocks_lie_in_few_runs_of_an_older_volume() {
+    let free = [(0, 20), (30, 3), (40, 30), (80, 5), (90, 25), (120, 6)];
+    let space = space(free.map(|(start, len)| extent(start, len)).to_vec(), 1000);
+    let now = Things::new(vec![file(50), file(20)]);
+    let placed = |base: &Base| {
+        let plan = plan_on(base, &now, &space, &[touch(0, 0, 50)], 64).expect("plan");
+        is_sound(&now, &space, &plan);
+        let data = plan.data(ObjectId::new(0)).iter();
+        data.map(|placed| (placed.extent.start.get(), placed.extent.len)).collect::<Vec<_>>()
+    };
+    let older = Base { used: vec![extent(500, 1)], ..Base::default() };
+    assert_eq!(placed(&older), [(40, 30), (90, 20)]);
+    // On a new volume the order of the disk counts.
+    assert_eq!(placed(&Base::default()), [(0, 20), (30, 3), (40, 27)]);
+}
+
 #[test]
 fn new_objects_begin_where_the_base_says() {
     let space = space(vec![extent(0, 400)], 1000);
