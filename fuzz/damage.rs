@@ -7,5 +7,7 @@ pub(crate) mod exercise;
 pub(crate) mod images;
 #[path = "../crates/ext/tests/testsuite/damage/in_use.rs"]
 pub(crate) mod in_use;
+#[path = "../crates/ext/tests/testsuite/damage/quotas.rs"]
+pub(crate) mod quotas;
 #[path = "../crates/ext/tests/testsuite/damage/sums.rs"]
 pub(crate) mod sums;

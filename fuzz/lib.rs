@@ -31,7 +31,7 @@ mod qcow2_images;
 #[path = "../crates/source/tests/damage/lists.rs"]
 mod lists;
 
-use damage::{images, in_use};
+use damage::{images, in_use, quotas};
 use seekless_device::MemoryDevice;
 use seekless_ext::ExtImage;
 use seekless_fs::format::OpenOptions;
@@ -148,6 +148,12 @@ pub fn run_repair(data: &[u8]) {
 /// Runs operations on a damaged ext image in use.
 pub fn run_live_ext(data: &[u8]) {
     in_use::run(data);
+}
+
+/// Repairs a volume of ext with damaged quota files.
+pub fn run_quota(data: &[u8]) {
+    static BASE: OnceLock<quotas::Base> = OnceLock::new();
+    quotas::run(data, BASE.get_or_init(quotas::base));
 }
 
 /// Repairs a damaged ext image: where that does not say why it cannot, the image is

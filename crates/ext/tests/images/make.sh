@@ -83,6 +83,23 @@ cp "$work/fastcommit" "$work/copy"
 umount "$work/mount"
 mv "$work/copy" "$work/fastcommit"
 
-for image in ext2 ext4 inline features bigalloc journal fastcommit; do
+# Quota files whose trees have several blocks on each level: owners all over the range of numbers.
+# Needs root.
+owners=$work/owners
+mkdir "$owners"
+for owner in 0 1 2 255 256 1000 65534 65536 100000 16777216 16777217 305419896 4294967294; do
+    for n in 1 2; do
+        head -c $((n * 700)) /etc/services > "$owners/$owner-$n"
+        chown "$owner:$((owner / 3))" "$owners/$owner-$n"
+    done
+done
+for n in $(seq 2000 2060); do
+    : > "$owners/many-$n"
+    chown "$n:$n" "$owners/many-$n"
+done
+touch -d @1700000000 "$owners" "$owners"/*
+tree=$owners make quota 512K -t ext4 -O "$small,quota,project" -I 256 -E quotatype=usrquota:grpquota:prjquota
+
+for image in ext2 ext4 inline features bigalloc journal fastcommit quota; do
     gzip -9n < "$work/$image" > "$image.img.gz"
 done

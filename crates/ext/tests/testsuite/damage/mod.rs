@@ -4,6 +4,7 @@ mod exercise;
 mod hostile;
 pub(crate) mod images;
 mod in_use;
+mod quotas;
 mod sums;
 mod words;
 
@@ -152,4 +153,41 @@ fn the_corpus_of_images_in_use() {
         count += 1;
     }
     assert!(count > 3, "{count} inputs");
+}
+
+/// Inputs of the fuzz target, made from seeds, and those it has found.
+#[test]
+fn damaged_quota_files_are_made_again() {
+    let base = quotas::base();
+    let mut random = Random(11);
+    let mut inputs: Vec<Vec<u8>> = (0..300)
+        .map(|_| {
+            let mut input = Vec::new();
+            for _ in 0..=random.below(6) {
+                // Whole numbers, for the most part small ones: references to blocks, and ids.
+                let number = (random.below(1 << 16) >> random.below(16)) as u32;
+                let place = random.below(1 << 16) as u16 & !3;
+                input.extend(place.to_le_bytes());
+                input.push(3);
+                input.extend(number.to_le_bytes());
+            }
+            input
+        })
+        .collect();
+    let corpus = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/quota");
+    for entry in std::fs::read_dir(corpus).expect("corpus") {
+        inputs.push(std::fs::read(entry.expect("input").path()).expect("input"));
+    }
+    let judge = crate::repair::judge::Scratch::new("quota");
+    let is_judged = crate::repair::judge::is_there();
+    let mut corrected = 0;
+    for (n, input) in inputs.iter().enumerate() {
+        let (outcome, bytes) = quotas::run(input, &base);
+        corrected += usize::from(outcome == seekless_fs::check::Outcome::Corrected);
+        if is_judged && n % 10 == 0 {
+            crate::repair::judge::put(judge.path(), &bytes);
+            assert_eq!(crate::repair::judge::findings(judge.path()), None, "{input:?}");
+        }
+    }
+    assert!(corrected > 150, "{corrected} of {} were damaged", inputs.len());
 }
