@@ -190,6 +190,18 @@ pub(crate) fn open_steps(
     Ok(sources::open_steps(paths, &args.options(image, global)?, purpose)?)
 }
 
+/// Opens a container image, layer by layer.
+pub(crate) fn open_apart(
+    path: &Path,
+    args: &SourceArgs,
+    image: format::OpenOptions,
+    whiteouts: oci::Whiteouts,
+    purpose: Purpose,
+    global: &Global,
+) -> Result<oci::Apart, Failure> {
+    Ok(sources::open_apart(path, &args.options(image, global)?, whiteouts, purpose)?)
+}
+
 /// `TMPDIR`, or else `/var/tmp`: `/tmp` is often in memory, and unpacked archives are large.
 pub(crate) fn temp_dir() -> PathBuf {
     match std::env::var_os("TMPDIR") {

@@ -6,7 +6,7 @@
 //! - [`amendments`]: changes to a whole tree, by the files that describe them
 //! - [`traces`]: traces by path
 //! - [`build`]: an image in each of the formats; [`mod@write`]: where it is written;
-//!   [`definitions`]: a disk of several
+//!   [`definitions`]: a disk of several; [`per_layer`]: an image for each layer of a container image
 //! - [`formats`]: the rows of the formats, each with [`options`] of its new volumes, with volumes
 //!   that are [`older`], and with images that can be rearranged
 //! - [`base`]: older images, in whose places files stay; [`freed`]: the blocks of those that are
@@ -43,6 +43,7 @@ mod names;
 pub mod older;
 mod opened;
 pub mod options;
+pub mod per_layer;
 pub mod rearrange;
 pub mod registries;
 pub mod sharing;

@@ -209,6 +209,29 @@ pub fn open_steps(
     Ok(Steps { below, whole: amended(whole)?, replaced_links })
 }
 
+/// Opens a container image, each of whose layers is a tree of its own.
+///
+/// # Errors
+/// As [`open`]; [`ErrorKind::Usage`] for another source, and for changes to the whole tree;
+/// [`ErrorKind::Unsupported`] for a layer with files that overlayfs takes for marks.
+pub fn open_apart(
+    path: &Path,
+    options: &SourceOptions,
+    whiteouts: oci::Whiteouts,
+    purpose: Purpose,
+) -> Result<oci::Apart, Error> {
+    let is_amended = !options.amendments.is_empty() || options.excludes.has_includes();
+    if is_amended || options.place.is_part() || names_snapshot(path) {
+        let what = "layers are taken apart without changes to the whole tree, and not from a part";
+        return Err(Error::usage(what).about(path.display()));
+    }
+    look(path, purpose)?;
+    refuse_tag(&[path], options)?;
+    let opening = opening(options, purpose)?;
+    let opened = seekless_source::open_apart(path, &opening, whiteouts);
+    opened.map_err(|error| crate::wrong(error))
+}
+
 /// Whether a source is a snapshot of an image.
 fn names_snapshot(path: &Path) -> bool {
     !registries::is_name(path) && snapshot::split(path).is_some()

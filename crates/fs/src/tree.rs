@@ -9,7 +9,7 @@ mod ordered;
 mod store;
 mod walk;
 
-pub use builder::TreeBuilder;
+pub use builder::{Listing, TreeBuilder};
 pub use ordered::OrderedBuilder;
 pub use walk::{inode_walk, walk};
 
@@ -426,6 +426,29 @@ mod tests {
         assert_eq!(names(&tree, NodeId::ROOT), ["b"]);
         let file = tree.resolve(b"b").unwrap();
         assert_eq!((tree.node(file).names, tree.path(file)), (1, b"b".to_vec()));
+    }
+
+    #[test]
+    fn a_listing_stays_as_it_was() {
+        let mut builder = TreeBuilder::new(attr(FileKind::Directory));
+        let dir = attr(FileKind::Directory);
+        let below = builder.add(NodeId::ROOT, b"d", dir, NewPayload::None).unwrap();
+        let file = attr(FileKind::Regular);
+        for name in [b"b", b"a"] {
+            builder.add(below, name, file, NewPayload::Content(0)).unwrap();
+        }
+        let before = builder.listing();
+        builder.remove(below, b"a");
+        builder.add(NodeId::ROOT, b"c", file, NewPayload::Content(0)).unwrap();
+        let names = |listing: &Listing, dir| -> Vec<Vec<u8>> {
+            listing.of(dir).iter().map(|entry| builder.name(entry).to_vec()).collect()
+        };
+        assert_eq!(names(&before, NodeId::ROOT), [b"d"]);
+        assert_eq!(names(&before, below), [b"a", b"b"]);
+        let after = builder.listing();
+        assert_eq!(names(&after, NodeId::ROOT), [b"c", b"d"]);
+        assert_eq!(names(&after, below), [b"b"]);
+        assert!(after.of(after.of(below)[0].node).is_empty());
     }
 
     #[test]

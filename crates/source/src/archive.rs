@@ -16,12 +16,15 @@ use std::sync::Arc;
 pub struct ArchiveSource {
     tree: Tree,
     implied: HashSet<NodeId>,
-    contents: Contents,
+    contents: Arc<Contents>,
 }
 
 impl ArchiveSource {
-    pub(crate) fn new(Unpacked { tree, implied }: Unpacked, contents: Contents) -> Self {
-        Self { tree, implied, contents }
+    pub(crate) fn new(
+        Unpacked { tree, implied }: Unpacked,
+        contents: impl Into<Arc<Contents>>,
+    ) -> Self {
+        Self { tree, implied, contents: contents.into() }
     }
 }
 

@@ -185,6 +185,32 @@ pub fn open_steps(paths: &[PathBuf], options: &OpenOptions<'_>) -> Result<Steps,
     Ok(Steps { below: steps, whole, replaced_links })
 }
 
+/// Opens a container image, each of whose layers is a tree of its own.
+///
+/// # Errors
+/// As [`open`]; [`FsError::Invalid`] for another source; [`FsError::Unsupported`] for a layer with
+/// files that overlayfs takes for marks.
+pub fn open_apart(
+    path: &Path,
+    options: &OpenOptions<'_>,
+    whiteouts: oci::Whiteouts,
+) -> Result<oci::Apart, FsError> {
+    let name = shown(path);
+    match (open_any(path, options)?, &options.choice.tag) {
+        (OpenedSource::Named(_), Some(tag)) => {
+            let why = format!("{name}: its tag is a part of its name, so none is {tag}");
+            Err(FsError::Invalid(why))
+        }
+        (OpenedSource::Container(layers) | OpenedSource::Named(layers), _) => {
+            layers.apart(&options.tree, whiteouts)
+        }
+        (OpenedSource::Plain(_), _) => {
+            let why = "not a container image, so it has no layers";
+            Err(FsError::Invalid(format!("{name}: {why}")))
+        }
+    }
+}
+
 /// Opens each of several sources; one of them at least must be a container image if a tag is
 /// wanted.
 fn open_all(paths: &[PathBuf], options: &OpenOptions<'_>) -> Result<Vec<OpenedSource>, FsError> {

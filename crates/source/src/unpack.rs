@@ -22,6 +22,10 @@ pub(crate) struct Unpacker {
     last: Option<(Vec<u8>, NodeId)>,
     /// Directories with an entry in the current archive.
     told: HashSet<NodeId>,
+    /// Whether `touched` is kept.
+    is_recording: bool,
+    /// All files that the current archive has entries for, or needed as missing directories.
+    touched: HashSet<NodeId>,
 }
 
 /// A finished tree.
@@ -42,12 +46,33 @@ impl Unpacker {
         let builder = TreeBuilder::new(missing_directory(Timestamp::default()));
         let implied = HashSet::from([NodeId::ROOT]);
         let told = HashSet::new();
-        Self { builder, options, root_known: false, implied, last: None, told }
+        let touched = HashSet::new();
+        let (root_known, is_recording) = (false, false);
+        Self { builder, options, root_known, implied, last: None, told, is_recording, touched }
+    }
+
+    /// Records which files an archive touches.
+    pub(crate) fn recording(self) -> Self {
+        Self { is_recording: true, ..self }
+    }
+
+    /// The files that the current archive touched: it has entries or new names for them, or needed
+    /// them as directories that were missing.
+    pub(crate) fn touched(&self) -> &HashSet<NodeId> {
+        debug_assert!(self.is_recording, "files that are touched are recorded");
+        &self.touched
+    }
+
+    fn touch(&mut self, node: NodeId) {
+        if self.is_recording {
+            self.touched.insert(node);
+        }
     }
 
     /// Begins the entries of another archive.
     pub(crate) fn begin_archive(&mut self) {
         self.told.clear();
+        self.touched.clear();
     }
 
     /// Adds a file at a path without `.`, `..` or empty components.
@@ -68,6 +93,7 @@ impl Unpacker {
             self.root_known = true;
             self.implied.remove(&NodeId::ROOT);
             self.builder.set_attr(NodeId::ROOT, attr);
+            self.touch(NodeId::ROOT);
             return self.set_xattrs(NodeId::ROOT, xattrs);
         }
         self.options.apply(&mut attr)?;
@@ -80,6 +106,7 @@ impl Unpacker {
         }
         let node = self.builder.add(parent, name, attr, payload)?;
         self.implied.remove(&node);
+        self.touch(node);
         self.set_xattrs(node, xattrs)
     }
 
@@ -117,6 +144,7 @@ impl Unpacker {
         let (parent, name) = self.parent(path, attr.mtime)?;
         self.last = None;
         self.builder.add_link(parent, name, found)?;
+        self.touch(found);
         Ok(())
     }
 
@@ -173,6 +201,7 @@ impl Unpacker {
                     self.options.apply(&mut attr)?;
                     let made = self.builder.add(at, component, attr, NewPayload::None)?;
                     self.implied.insert(made);
+                    self.touch(made);
                     made
                 }
                 // A dangling symlink: its target is created.
@@ -205,6 +234,7 @@ impl Unpacker {
                 self.options.apply(&mut attr)?;
                 let made = self.builder.add(here, &name, attr, NewPayload::None)?;
                 self.implied.insert(made);
+                self.touch(made);
                 stack.push(made);
                 continue;
             };
@@ -273,6 +303,11 @@ impl Unpacker {
     /// The options applied to entries.
     pub(crate) fn options(&self) -> &TreeOptions {
         &self.options
+    }
+
+    /// The tree under construction, to be read.
+    pub(crate) fn tree(&self) -> &TreeBuilder {
+        &self.builder
     }
 
     /// The tree under construction.

@@ -6,6 +6,8 @@ mod definitions;
 mod disk;
 mod ext_args;
 mod fat;
+mod layer_args;
+mod layers;
 mod like;
 mod room;
 mod seals;
@@ -26,6 +28,7 @@ use clap::{ArgGroup, Args, ValueEnum};
 use definition_args::DefinitionArgs;
 use disk::DiskArgs;
 use ext_args::ExtArgs;
+use layer_args::LayerArgs;
 use like::LikeArgs;
 use room::{Room, RoomArgs};
 use seekless_compose::build::{Build, Written as BuildResult};
@@ -71,6 +74,9 @@ merged with one of an earlier source and has its own owner, mode and times then.
 A directory that an archive has no entry for stays as it is, and symlinks on the
 way to what is in it are followed.
 
+With --layers, each layer of a container image becomes an image of its own, for
+overlayfs to lay over one another; see docs/layers.md.
+
 On file systems that share blocks between files (Btrfs, XFS) an image gets the blocks of
 the source's files instead of copies, unless --reflink says otherwise; its bytes are
 the same. The source may change afterwards: the image does not.
@@ -91,6 +97,8 @@ Examples:
   skopeo copy docker://debian:12 dir:debian && seekless build debian/ -o disk.img
   seekless build docker://debian:12 -o disk.img
   seekless build docker://localhost:5000/app overlay/ -o disk.img --platform linux/arm64
+  seekless build oci-layout/ --layers -o layers/
+  seekless build oci-layout/ --layers --whiteouts overlay-user -o layers/
   seekless build rootfs/ -o disk.img --size +1G
   seekless build rootfs/ -o disk.img --free 20%
   seekless build rootfs/ -o week2.img --like week1.img
@@ -131,7 +139,7 @@ pub(crate) struct BuildArgs {
     #[arg(required_unless_present_any = ["manifest", "definitions"], value_name = "SOURCE")]
     sources: Vec<PathBuf>,
     /// The image to write: a file, - for standard output, or a block device, which the file
-    /// system fills unless --size or --free is given
+    /// system fills unless --size or --free is given; with --layers, a directory
     #[arg(short, long, value_name = "IMG")]
     output: PathBuf,
     /// Format of the output file [default: by the end of its name, such as .qcow2; else raw]
@@ -182,6 +190,8 @@ pub(crate) struct BuildArgs {
     disk: DiskArgs,
     #[command(flatten)]
     partitions: DefinitionArgs,
+    #[command(flatten)]
+    layers: LayerArgs,
     #[command(flatten)]
     verity: VerityArgs,
     #[command(flatten)]
@@ -308,6 +318,9 @@ fn small(len: ByteLen) -> Result<u32, Failure> {
 }
 
 pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure> {
+    if args.layers.is_wanted() {
+        return layers::run(args, global);
+    }
     // Errors in the arguments come before any access to files but older images and definitions.
     let arch = args.disk.architecture();
     let directory = args.partitions.directory();

@@ -5,14 +5,28 @@ use std::fs;
 
 /// Header and contents of a ustar entry.
 pub(crate) fn entry(name: &str, kind: u8, link: &str, mode: u32, contents: &[u8]) -> Vec<u8> {
+    owned(name, kind, link, (mode, 0, 0), contents)
+}
+
+/// The same with an owner, which is the group too, and a time. The link of a device is its number.
+pub(crate) fn owned(
+    name: &str,
+    kind: u8,
+    link: &str,
+    (mode, owner, time): (u32, u32, u32),
+    contents: &[u8],
+) -> Vec<u8> {
     let mut block = [0; 512];
     let mut put = |at: usize, bytes: &[u8]| block[at..at + bytes.len()].copy_from_slice(bytes);
     put(0, name.as_bytes());
-    put(100, format!("{mode:07o}\0{:07o}\0{:07o}\0", 0, 0).as_bytes());
-    put(124, format!("{:011o}\0{:011o}\0", contents.len(), 0).as_bytes());
+    put(100, format!("{mode:07o}\0{owner:07o}\0{owner:07o}\0").as_bytes());
+    put(124, format!("{:011o}\0{time:011o}\0", contents.len()).as_bytes());
     put(148, b"        ");
     put(156, &[kind]);
-    put(157, link.as_bytes());
+    match link.split_once(':').filter(|_| kind == b'3') {
+        Some((major, minor)) => put(329, format!("{major:0>7}\0{minor:0>7}\0").as_bytes()),
+        None => put(157, link.as_bytes()),
+    }
     put(257, b"ustar\x0000");
     let sum: u32 = block.iter().map(|&byte| u32::from(byte)).sum();
     block[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
@@ -20,7 +34,7 @@ pub(crate) fn entry(name: &str, kind: u8, link: &str, mode: u32, contents: &[u8]
     [&block[..], contents, &vec![0; padding]].concat()
 }
 
-fn pax(records: &[(&str, &str)]) -> Vec<u8> {
+pub(crate) fn pax(records: &[(&str, &str)]) -> Vec<u8> {
     let mut body = String::new();
     for (key, value) in records {
         let rest = key.len() + value.len() + 3;

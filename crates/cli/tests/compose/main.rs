@@ -25,6 +25,7 @@ mod like_names;
 mod like_ufs;
 mod manifests;
 mod options;
+mod per_layer;
 mod refusals;
 mod selected;
 mod shared;

@@ -12,10 +12,10 @@ use std::process::Command;
 const STACKS: u64 = 300;
 
 /// SplitMix64.
-struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    fn next(&mut self, below: u64) -> u64 {
+    pub(crate) fn next(&mut self, below: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -23,7 +23,7 @@ impl Random {
         (mixed ^ (mixed >> 31)) % below
     }
 
-    fn path(&mut self, most: u64) -> String {
+    pub(crate) fn path(&mut self, most: u64) -> String {
         let len = 1 + self.next(most);
         let names: Vec<&str> =
             (0..len).map(|_| ["a", "b", "c", "d"][self.next(4) as usize]).collect();
@@ -66,7 +66,7 @@ fn layer(random: &mut Random, is_lowest: bool) -> Vec<u8> {
 
 /// Listing of a tree, without the times of directories: umoci leaves them to chance if the layers
 /// have no entry for them.
-fn listing(tree: &str) -> String {
+pub(crate) fn listing(tree: &str) -> String {
     let all = manifest(tree, &[]);
     let kept = |line: &&str| !line.starts_with("./lost+found") && !line.starts_with(". ");
     let without_time = |line: &str| match line.split_once(" time=") {

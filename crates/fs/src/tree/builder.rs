@@ -8,6 +8,24 @@ use hashbrown::HashTable;
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 
+/// The entries of a [`TreeBuilder`] at one moment: later changes do not change it.
+#[derive(Debug, Default)]
+pub struct Listing {
+    /// Sorted by directory and name.
+    entries: Vec<Entry>,
+}
+
+impl Listing {
+    /// The entries of a directory, sorted by name; their names are
+    /// [`TreeBuilder::name`]'s. Empty for other files.
+    #[must_use]
+    pub fn of(&self, dir: NodeId) -> &[Entry] {
+        let from = self.entries.partition_point(|entry| entry.parent < dir);
+        let len = self.entries[from..].partition_point(|entry| entry.parent == dir);
+        &self.entries[from..from + len]
+    }
+}
+
 /// Builds a [`Tree`] in any order, by (directory, name). Adding an existing name replaces it, as
 /// unpacking an archive does.
 #[derive(Debug)]
@@ -83,6 +101,23 @@ impl TreeBuilder {
     #[must_use]
     pub fn node(&self, id: NodeId) -> &Node {
         &self.nodes[id.index()]
+    }
+
+    /// The entries as they are now.
+    #[must_use]
+    pub fn listing(&self) -> Listing {
+        let is_there = |entry: &&Entry| entry.parent != REMOVED;
+        let mut entries: Vec<Entry> = self.entries.iter().filter(is_there).copied().collect();
+        entries.sort_unstable_by(|a, b| {
+            a.parent.cmp(&b.parent).then_with(|| self.name(a).cmp(self.name(b)))
+        });
+        Listing { entries }
+    }
+
+    /// The name of an entry that this builder has or had.
+    #[must_use]
+    pub fn name(&self, entry: &Entry) -> &[u8] {
+        name_of(&self.store.bytes, entry)
     }
 
     /// Adds a file. An existing entry of that name is replaced, but a directory added over a

@@ -5,6 +5,7 @@
 //! `.wh..wh..opq` all of its directory; entries of the same layer are never hidden, whatever their
 //! order.
 
+mod apart;
 mod choice;
 mod docker;
 mod parallel;
@@ -13,6 +14,7 @@ pub(crate) mod skopeo;
 mod stack;
 mod store;
 
+pub use apart::{Apart, ApartLayer, Whiteouts};
 pub use choice::{Choice, Platform};
 pub use remote::{Blob, OpenRemote, Remote};
 
@@ -24,6 +26,7 @@ use oci_spec::image::{
     self as spec, Descriptor, DigestAlgorithm, ImageIndex, ImageManifest, MediaType,
 };
 use seekless_fs::FsError;
+use stack::LayerArchive;
 pub(crate) use stack::Layers;
 use std::cell::Cell;
 use std::error::Error;
@@ -184,7 +187,7 @@ impl Layout<'_> {
         }
         let spooled = |number: usize| self.layer(&layers[number]);
         let gathered = Layers::gather(self.options, |take| {
-            parallel::in_order(layers.len(), threads, spooled, |(layer, name)| take(layer, name))
+            parallel::in_order(layers.len(), threads, spooled, take)
         })?;
         if let Some(remote) = self.remote {
             // Not needed here, but by others who read the layout. It is JSON, and no longer.
@@ -207,12 +210,10 @@ impl Layout<'_> {
                 let what = "contents do not match the digest".into();
                 return Err(FsError::Container { name, what });
             }
-            Ok((layer, name))
+            Ok(LayerArchive { archive: layer, name, digest: found })
         };
         let threads = parallel::processors();
-        Layers::gather(self.options, |take| {
-            parallel::in_order(saved.len(), threads, spooled, |(layer, name)| take(layer, name))
-        })
+        Layers::gather(self.options, |take| parallel::in_order(saved.len(), threads, spooled, take))
     }
 
     /// A layer's archive, decompressed if necessary.
@@ -412,8 +413,8 @@ impl Layout<'_> {
         }
     }
 
-    /// A layer, decompressed while its digest is computed, and its name for messages.
-    fn layer(&self, descriptor: &Descriptor) -> Result<(tar::Spooled, String), FsError> {
+    /// A layer, decompressed while its digest is computed.
+    fn layer(&self, descriptor: &Descriptor) -> Result<LayerArchive, FsError> {
         self.check_layer(descriptor)?;
         let blob = self.unverified(descriptor)?;
         let spooled = thread::scope(|scope| {
@@ -424,7 +425,8 @@ impl Layout<'_> {
                 Err(panic) => std::panic::resume_unwind(panic),
             }
         })?;
-        Ok((spooled, blob.name))
+        let digest = descriptor.digest().digest().to_string();
+        Ok(LayerArchive { archive: spooled, name: blob.name, digest })
     }
 
     /// Refuses a layer of a type that is not supported.

@@ -8,11 +8,21 @@ use seekless_fs::FsError;
 use seekless_fs::tree::{NodeId, TreeBuilder};
 use std::collections::HashSet;
 
-/// The archives of an image's layers, decompressed, the lowest first, with their names for
-/// messages, and the root file system that they give.
+/// The archive of a layer.
+#[derive(Clone)]
+pub(super) struct LayerArchive {
+    /// Decompressed.
+    pub(super) archive: tar::Spooled,
+    /// Its name in messages.
+    pub(super) name: String,
+    /// The SHA-256 of the archive as the image has it, compressed or not, in hexadecimal.
+    pub(super) digest: String,
+}
+
+/// The archives of an image's layers, the lowest first, and the root file system that they give.
 pub(crate) struct Layers {
-    archives: Vec<(tar::Spooled, String)>,
-    whole: Box<ArchiveSource>,
+    pub(super) archives: Vec<LayerArchive>,
+    pub(super) whole: Box<ArchiveSource>,
 }
 
 impl Layers {
@@ -23,14 +33,13 @@ impl Layers {
     /// Those of `each`, and as for archives.
     pub(super) fn gather(
         options: &TreeOptions,
-        each: impl FnOnce(
-            &mut dyn FnMut(tar::Spooled, String) -> Result<(), FsError>,
-        ) -> Result<(), FsError>,
+        each: impl FnOnce(&mut dyn FnMut(LayerArchive) -> Result<(), FsError>) -> Result<(), FsError>,
     ) -> Result<Self, FsError> {
-        let (mut archives, mut stack) = (Vec::new(), Stack::new(options));
-        each(&mut |archive, name| {
-            archives.push((archive.clone(), name.clone()));
-            stack.add(archive, name)
+        let mut archives = Vec::new();
+        let mut stack = Stack::new(Unpacker::new(options.clone()));
+        each(&mut |layer| {
+            archives.push(layer.clone());
+            stack.add(layer).map(|_| ())
         })?;
         Ok(Self { archives, whole: Box::new(stack.finish()?) })
     }
@@ -56,31 +65,32 @@ impl Layers {
 
     /// The first `count` layers over one another.
     fn lowest(&self, count: usize, options: &TreeOptions) -> Result<ArchiveSource, FsError> {
-        let mut stack = Stack::new(options);
-        for (archive, name) in &self.archives[..count] {
-            stack.add(archive.clone(), name.clone())?;
+        let mut stack = Stack::new(Unpacker::new(options.clone()));
+        for layer in &self.archives[..count] {
+            stack.add(layer.clone())?;
         }
         stack.finish()
     }
 }
 
 /// Layers laid over each other.
-struct Stack {
-    unpacker: Unpacker,
-    contents: Contents,
+pub(super) struct Stack {
+    pub(super) unpacker: Unpacker,
+    pub(super) contents: Contents,
 }
 
 impl Stack {
-    fn new(options: &TreeOptions) -> Self {
-        Self { unpacker: Unpacker::new(options.clone()), contents: Contents::default() }
+    pub(super) fn new(unpacker: Unpacker) -> Self {
+        Self { unpacker, contents: Contents::default() }
     }
 
-    /// Adds the next layer.
-    fn add(&mut self, layer: tar::Spooled, name: String) -> Result<(), FsError> {
-        let layer = self.contents.add_archive(layer, name)?;
-        apply_whiteouts(&mut self.unpacker, &mut self.contents, layer)?;
+    /// Adds the next layer. Returns the directories whose entries it hides all.
+    pub(super) fn add(&mut self, layer: LayerArchive) -> Result<HashSet<NodeId>, FsError> {
+        let layer = self.contents.add_archive(layer.archive, layer.name)?;
+        let opaque = apply_whiteouts(&mut self.unpacker, &mut self.contents, layer)?;
         let wanted = |path: &[u8]| !is_metadata(path) && whiteout(path).is_none();
-        read_into(&mut self.unpacker, &mut self.contents, layer, Emptiness::Known, wanted)
+        read_into(&mut self.unpacker, &mut self.contents, layer, Emptiness::Known, wanted)?;
+        Ok(opaque)
     }
 
     fn finish(self) -> Result<ArchiveSource, FsError> {
@@ -113,12 +123,13 @@ fn whiteout(path: &[u8]) -> Option<Whiteout<'_>> {
     }
 }
 
-/// Removes the names that a layer hides from the layers below.
+/// Removes the names that a layer hides from the layers below. Returns the directories that it
+/// empties.
 fn apply_whiteouts(
     unpacker: &mut Unpacker,
     contents: &mut Contents,
     layer: Layer,
-) -> Result<(), FsError> {
+) -> Result<HashSet<NodeId>, FsError> {
     let mut opaque: HashSet<NodeId> = HashSet::new();
     let mut hidden: Vec<(NodeId, Vec<u8>)> = Vec::new();
     tar::paths(contents, layer, &mut |path| match whiteout(path).filter(|_| !is_metadata(path)) {
@@ -137,5 +148,5 @@ fn apply_whiteouts(
     if !opaque.is_empty() {
         builder.clear(&opaque);
     }
-    Ok(())
+    Ok(opaque)
 }

@@ -1,0 +1,244 @@
+//! An image for each layer of a container image, to be laid over one another by overlayfs when they
+//! are mounted.
+
+mod traces;
+
+use crate::build::Build;
+use crate::formats::Options;
+use crate::write::Destination;
+use seekless_fs::format::OpenOptions;
+use seekless_fs::term::{Term, Text};
+use seekless_images::output::{self, in_the_way};
+use seekless_images::targets::{OutputFormat, Target};
+use seekless_images::{Error, Place, Progress, ReflinkMode};
+use seekless_layout::planner::Storage;
+use seekless_layout::trace::Events;
+use seekless_source::oci::{Apart, Whiteouts};
+use seekless_units::ByteLen;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use std::fs;
+use std::path::Path;
+
+/// The name of the list of layers beside their images.
+pub const LIST: &str = "layers.json";
+
+/// Digits of a layer's digest in the name of its image.
+const SHOWN_DIGITS: usize = 12;
+
+/// Images to be made of the layers of a container image.
+pub struct LayersBuild<'a> {
+    /// The layers.
+    pub image: &'a Apart,
+    /// How they mark what they hide.
+    pub whiteouts: Whiteouts,
+    /// The container image's name in errors.
+    pub name: &'a str,
+    /// Accesses to the whole, in order: in each layer, the blocks that they read of it come first.
+    pub traces: &'a [Events],
+    /// The storage that the images are laid out for.
+    pub storage: Storage,
+    /// The options of a volume, for each layer.
+    pub options: &'a dyn Fn() -> Result<Options, Error>,
+    /// Volumes of ext get identifiers derived from this one; without it, those of their options.
+    pub uuid: Option<[u8; 16]>,
+    /// The directory that the images are written to. It is created if only its parent exists.
+    pub directory: &'a Path,
+    /// Whether existing files are replaced.
+    pub force: bool,
+    /// Whether contents are cloned.
+    pub reflink: ReflinkMode,
+    /// Is told how far the work is.
+    pub progress: &'a dyn Progress,
+}
+
+/// The image of a layer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LayerWritten {
+    /// The SHA-256 of the layer's archive, not compressed: `sha256:` and hexadecimal digits.
+    pub diff_id: String,
+    /// That of the layer's archive as the container image has it.
+    pub digest: String,
+    /// The digest of this layer and those below it, as the image specification of OCI chains them.
+    /// With equal options, the image depends on nothing else.
+    pub chain_id: String,
+    /// The name of the image in the directory.
+    pub file: String,
+    /// Its length.
+    pub len: ByteLen,
+    /// Its format, as `ext4`.
+    pub format: String,
+    /// Files of all kinds in it, marks of what it hides included.
+    pub files: u64,
+}
+
+impl LayersBuild<'_> {
+    /// Writes all images, the lowest layer first, and the list [`LIST`]. They get their names when
+    /// all of them are complete, the list last.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Usage`](seekless_images::ErrorKind) for a format without device nodes and
+    /// attributes, and for a directory that is another file;
+    /// [`ErrorKind::System`](seekless_images::ErrorKind) for files that exist, unless they are
+    /// replaced; as [`Build::write`].
+    pub fn write(&self) -> Result<Vec<LayerWritten>, Error> {
+        check(&(self.options)()?, self.whiteouts)?;
+        let is_new = create(self.directory)?;
+        let written = self.write_in();
+        if written.is_err() && is_new {
+            // Without files of others in it.
+            let _ = fs::remove_dir(self.directory);
+        }
+        written
+    }
+
+    fn write_in(&self) -> Result<Vec<LayerWritten>, Error> {
+        let list = self.directory.join(LIST);
+        if !self.force && list.symlink_metadata().is_ok() {
+            return Err(in_the_way(
+                &list,
+                Text::from("use ").then(Term::Force).then(" to replace it"),
+            ));
+        }
+        let layers = &self.image.layers;
+        let targets: Vec<Target> =
+            (0..layers.len()).map(|nth| self.target(nth)).collect::<Result<_, _>>()?;
+        let trees = layers.iter().map(|layer| layer.source.tree()).collect();
+        let traces = traces::split(self.traces, self.image.whole.tree(), trees);
+        let mut chain: Option<String> = None;
+        let mut written = Vec::with_capacity(layers.len());
+        for (nth, ((layer, target), traces)) in layers.iter().zip(&targets).zip(&traces).enumerate()
+        {
+            let diff_id = format!("sha256:{}", layer.diff_id);
+            let chain_id = match &chain {
+                Some(below) => {
+                    format!("sha256:{}", sha256(format!("{below} {diff_id}").as_bytes()))
+                }
+                None => diff_id.clone(),
+            };
+            let build = Build {
+                source: layer.source.as_ref(),
+                name: &format!("{}: layer {nth}", self.name),
+                traces,
+                storage: self.storage,
+                destination: Destination::whole(target),
+                progress: self.progress,
+            };
+            let len = build.write(&self.options_of(&chain_id)?, None)?.len;
+            chain = Some(chain_id.clone());
+            written.push(LayerWritten {
+                diff_id,
+                digest: format!("sha256:{}", layer.digest),
+                chain_id,
+                file: self.file(nth),
+                len,
+                format: String::new(),
+                files: u64::try_from(layer.source.tree().nodes().len()).unwrap_or(u64::MAX),
+            });
+        }
+        targets.into_iter().try_for_each(Target::finish)?;
+        for one in &mut written {
+            let options = OpenOptions { ignore_checksums: false, skip_journal: false };
+            let path = self.directory.join(&one.file);
+            let image = seekless_images::open(&path, &Place::default(), options)?;
+            one.format = image.geometry().format.to_string();
+        }
+        let text = self.list(&written).to_string();
+        output::replace(&list, |out| writeln!(out, "{text}"))?;
+        Ok(written)
+    }
+
+    /// The list as JSON: the layers, the lowest first, and the form of their whiteouts.
+    #[must_use]
+    pub fn list(&self, written: &[LayerWritten]) -> Value {
+        let layer = |(order, one): (usize, &LayerWritten)| {
+            json!({
+                "order": order,
+                "diff_id": one.diff_id,
+                "digest": one.digest,
+                "chain_id": one.chain_id,
+                "file": one.file,
+                "bytes": one.len.get(),
+                "format": one.format,
+                "files": one.files,
+            })
+        };
+        let whiteouts = match self.whiteouts {
+            Whiteouts::Overlay => "overlay",
+            Whiteouts::OverlayUser => "overlay-user",
+            Whiteouts::Keep => "keep",
+        };
+        let layers: Vec<Value> = written.iter().enumerate().map(layer).collect();
+        json!({ "layers": layers, "whiteouts": whiteouts })
+    }
+
+    /// The name of a layer's image: its place, and the beginning of its digest. Names are in the
+    /// order of layers.
+    fn file(&self, nth: usize) -> String {
+        let layers = &self.image.layers;
+        let width = layers.len().saturating_sub(1).to_string().len().max(2);
+        let digits = layers[nth].diff_id.get(..SHOWN_DIGITS).unwrap_or_default();
+        format!("{nth:0width$}-{digits}.img")
+    }
+
+    fn target(&self, nth: usize) -> Result<Target, Error> {
+        let path = self.directory.join(self.file(nth));
+        let target = Target::create(&path, self.force, Some(OutputFormat::Raw))?;
+        target.with_reflink(self.reflink)
+    }
+
+    /// The options of a layer's volume.
+    fn options_of(&self, chain_id: &str) -> Result<Options, Error> {
+        let mut options = (self.options)()?;
+        if let (Options::Ext(options), Some(uuid)) = (&mut options, self.uuid) {
+            options.uuid = Some(derived(uuid, chain_id));
+        }
+        Ok(options)
+    }
+}
+
+/// Refuses volumes that cannot store whiteouts.
+///
+/// # Errors
+/// [`ErrorKind::Usage`](seekless_images::ErrorKind).
+pub fn check(options: &Options, whiteouts: Whiteouts) -> Result<(), Error> {
+    match options {
+        Options::Ufs(options) if options.drop_xattrs && whiteouts != Whiteouts::Keep => {
+            let why = " would leave out marks of layers, too";
+            Err(Error::usage(Text::from(Term::DropXattrs).then(why)))
+        }
+        Options::Ext(_) | Options::Ufs(_) => Ok(()),
+        Options::Fat(_) => {
+            let what = "FAT has no device nodes and no attributes, which images of layers need";
+            Err(Error::usage(what))
+        }
+    }
+}
+
+/// Creates a directory, if nothing is there. Returns whether it did.
+fn create(directory: &Path) -> Result<bool, Error> {
+    let shown = directory.display();
+    match fs::metadata(directory) {
+        Ok(meta) if meta.is_dir() => Ok(false),
+        Ok(_) => Err(Error::usage(format!("{shown}: not a directory"))),
+        Err(_) => {
+            fs::create_dir(directory).map_err(|error| Error::io(shown, &error))?;
+            Ok(true)
+        }
+    }
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// An identifier of a layer's volume (RFC 9562, version 8).
+fn derived(uuid: [u8; 16], chain_id: &str) -> [u8; 16] {
+    let hash = Sha256::new().chain_update("seekless layer ").chain_update(uuid);
+    let hash = hash.chain_update(chain_id).finalize();
+    let mut own = [0; 16];
+    own.copy_from_slice(&hash[..16]);
+    own[6] = own[6] & 0x0F | 0x80;
+    own[8] = own[8] & 0x3F | 0x80;
+    own
+}

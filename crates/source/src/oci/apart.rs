@@ -1,0 +1,348 @@
+//! The layers of an image, each as a tree of its own for overlayfs, which lays them over one another
+//! when they are mounted.
+//!
+//! A layer's tree is the difference that its archive makes to the layers below, in the terms of
+//! `Documentation/filesystems/overlayfs.rst`: a name that it hides is a character device 0:0, a
+//! directory whose lower entries it hides has an attribute `opaque`. Since overlayfs takes all
+//! attributes of a directory from the uppermost layer that has it, directories without an entry in
+//! the archive have those of the layers below. A file that gets a further name (hard link) in a
+//! layer above its own is copied into that layer with all its names, as overlayfs does on `link`.
+
+use super::stack::{LayerArchive, Layers, Stack};
+use super::store::Section;
+use crate::archive::{ArchiveSource, Contents};
+use crate::options::{Notices, TreeOptions};
+use crate::tar::{self, Emptiness};
+use crate::unpack::{Unpacked, Unpacker};
+use rayon::prelude::*;
+use seekless_fs::source::Source;
+use seekless_fs::tree::{Entry, Listing, NewPayload, NodeAttr, NodeId, Payload, Tree, TreeBuilder};
+use seekless_fs::{DeviceNumber, FileKind, FsError, Xattr};
+use std::cmp::Ordering;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+/// The form of whiteouts: what a layer hides of those below.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Whiteouts {
+    /// Those of overlayfs: character devices 0:0, and `trusted.overlay.opaque`.
+    #[default]
+    Overlay,
+    /// Those of overlayfs with the mount option `userxattr`: `user.overlay.opaque`.
+    OverlayUser,
+    /// The archive's own: files `.wh.NAME`, as if each archive were read alone.
+    Keep,
+}
+
+impl Whiteouts {
+    /// The prefix of overlayfs' own attributes; `None` without overlayfs.
+    fn prefix(self) -> Option<&'static [u8]> {
+        match self {
+            Self::Overlay => Some(b"trusted.overlay."),
+            Self::OverlayUser => Some(b"user.overlay."),
+            Self::Keep => None,
+        }
+    }
+}
+
+/// A layer of a container image.
+pub struct ApartLayer {
+    /// Its files.
+    pub source: Arc<dyn Source + Send>,
+    /// The SHA-256 of its archive, not compressed, in hexadecimal.
+    pub diff_id: String,
+    /// The SHA-256 of its archive as the image has it, compressed or not, in hexadecimal.
+    pub digest: String,
+}
+
+/// A container image, layer by layer.
+pub struct Apart {
+    /// The layers, the lowest first.
+    pub layers: Vec<ApartLayer>,
+    /// All layers over one another.
+    pub whole: Arc<dyn Source + Send>,
+}
+
+impl Layers {
+    /// Each layer as a tree of its own. Notices were given when the whole was read.
+    ///
+    /// # Errors
+    /// As for archives; [`FsError::Unsupported`] for a device that is a whiteout to overlayfs;
+    /// with [`Whiteouts::Keep`], for hard links to files of layers below.
+    pub(crate) fn apart(
+        self,
+        options: &TreeOptions,
+        whiteouts: Whiteouts,
+    ) -> Result<Apart, FsError> {
+        let silent = TreeOptions { notices: Notices(|_| {}), ..options.clone() };
+        let sources: Vec<ArchiveSource> = match whiteouts.prefix() {
+            Some(prefix) => differences(&self.archives, &silent, prefix)?,
+            None => {
+                let alone = |layer: &LayerArchive| alone(layer.clone(), &silent);
+                self.archives.iter().map(alone).collect::<Result<_, _>>()?
+            }
+        };
+        let diff_ids: Vec<String> =
+            self.archives.par_iter().map(diff_id).collect::<Result<_, _>>()?;
+        debug_assert_eq!(sources.len(), self.archives.len(), "a tree for each layer");
+        let parts = self.archives.into_iter().zip(sources).zip(diff_ids);
+        let layers = parts.map(|((layer, source), diff_id)| ApartLayer {
+            source: Arc::new(source),
+            diff_id,
+            digest: layer.digest,
+        });
+        Ok(Apart { layers: layers.collect(), whole: Arc::new(*self.whole) })
+    }
+}
+
+/// The SHA-256 of a layer's decompressed archive.
+fn diff_id(layer: &LayerArchive) -> Result<String, FsError> {
+    let LayerArchive { archive, name, .. } = layer;
+    let whole = Section::new(archive.file.clone(), archive.base, archive.len, name.clone());
+    whole.sha256().map_err(|error| FsError::io(name, error))
+}
+
+/// The files of a layer's archive as they are.
+fn alone(layer: LayerArchive, options: &TreeOptions) -> Result<ArchiveSource, FsError> {
+    let mut unpacker = Unpacker::new(options.clone());
+    let mut contents = Contents::default();
+    let layer = contents.add_archive(layer.archive, layer.name)?;
+    tar::read_into(&mut unpacker, &mut contents, layer, Emptiness::Known, |_| true)?;
+    Ok(ArchiveSource::new(unpacker.finish()?, contents))
+}
+
+/// The difference that each layer makes to those below.
+fn differences(
+    archives: &[LayerArchive],
+    options: &TreeOptions,
+    prefix: &[u8],
+) -> Result<Vec<ArchiveSource>, FsError> {
+    let mut stack = Stack::new(Unpacker::new(options.clone()).recording());
+    let mut below = Listing::default();
+    let mut trees = Vec::with_capacity(archives.len());
+    for (nth, layer) in archives.iter().enumerate() {
+        let opaque = stack.add(layer.clone())?;
+        let (builder, touched) = (stack.unpacker.tree(), stack.unpacker.touched());
+        let now = builder.listing();
+        let is_lowest = nth == 0;
+        let marks = Marks { prefix, layer: &layer.name };
+        let found = Difference::find((builder, &below, &now), touched, &opaque, is_lowest);
+        trees.push(found.tree(builder, options, marks)?);
+        below = now;
+    }
+    let contents = Arc::new(stack.contents);
+    let unpacked = |tree| Unpacked { tree, implied: HashSet::new() };
+    let source = |tree| ArchiveSource::new(unpacked(tree), contents.clone());
+    Ok(trees.into_iter().map(source).collect())
+}
+
+/// How a layer's marks for overlayfs are written.
+#[derive(Clone, Copy)]
+struct Marks<'a> {
+    /// The prefix of overlayfs' attributes.
+    prefix: &'a [u8],
+    /// The layer's name in messages.
+    layer: &'a str,
+}
+
+/// A directory of the stack that may be in the layer.
+struct Dir {
+    /// Its number in the stack's tree.
+    node: NodeId,
+    /// Where its parent is in the list of directories, and its name; `None` for the root.
+    entry: Option<(usize, Entry)>,
+    /// Whether entries of the layers below show through.
+    is_merged: bool,
+    /// Whether it hides the entries of a directory below.
+    is_opaque: bool,
+    /// Whether the layer has it.
+    is_needed: bool,
+}
+
+/// The difference that a layer makes to those below.
+struct Difference {
+    /// Directories of the stack, each behind its parent.
+    dirs: Vec<Dir>,
+    /// Names of files of the layer that are no directories, with the index of their directory.
+    files: Vec<(usize, Entry)>,
+    /// Names that the layer hides.
+    hidden: Vec<(usize, Entry)>,
+}
+
+impl Difference {
+    /// Compares the stack with a layer, `now`, to the stack without it, `below`.
+    fn find(
+        (builder, below, now): (&TreeBuilder, &Listing, &Listing),
+        touched: &HashSet<NodeId>,
+        opaque: &HashSet<NodeId>,
+        is_lowest: bool,
+    ) -> Self {
+        let root = Dir {
+            node: NodeId::ROOT,
+            entry: None,
+            is_merged: !is_lowest,
+            is_opaque: false,
+            is_needed: true,
+        };
+        let mut found = Self { dirs: vec![root], files: Vec::new(), hidden: Vec::new() };
+        let is_dir = |entry: &Entry| builder.node(entry.node).kind == FileKind::Directory;
+        let mut at = 0;
+        while let Some(&Dir { node, is_merged, .. }) = found.dirs.get(at) {
+            let lower = if is_merged { below.of(node) } else { &[] };
+            for pair in merged(builder, lower, now.of(node)) {
+                match pair {
+                    (Some(old), None) => found.hidden.push((at, *old)),
+                    (old, Some(new)) if is_dir(new) => {
+                        let is_same = old.is_some_and(|old| old.node == new.node);
+                        // A directory of another number was removed and made again.
+                        let hides =
+                            old.is_some_and(is_dir) && (!is_same || opaque.contains(&new.node));
+                        found.dirs.push(Dir {
+                            node: new.node,
+                            entry: Some((at, *new)),
+                            is_merged: is_same && !hides,
+                            is_opaque: hides,
+                            is_needed: hides || touched.contains(&new.node),
+                        });
+                    }
+                    (_, Some(new)) if touched.contains(&new.node) => found.files.push((at, *new)),
+                    _ => {}
+                }
+            }
+            at += 1;
+        }
+        for (dir, _) in found.files.iter().chain(&found.hidden) {
+            found.dirs[*dir].is_needed = true;
+        }
+        for at in (1..found.dirs.len()).rev() {
+            if let (true, Some((parent, _))) = (found.dirs[at].is_needed, found.dirs[at].entry) {
+                found.dirs[parent].is_needed = true;
+            }
+        }
+        found
+    }
+
+    /// The layer's tree.
+    fn tree(
+        &self,
+        builder: &TreeBuilder,
+        options: &TreeOptions,
+        marks: Marks<'_>,
+    ) -> Result<Tree, FsError> {
+        let mut tree = TreeBuilder::new(builder.attr(NodeId::ROOT));
+        let mut numbers = vec![NodeId::ROOT; self.dirs.len()];
+        for (at, dir) in self.dirs.iter().enumerate().filter(|(_, dir)| dir.is_needed) {
+            if let Some((parent, entry)) = &dir.entry {
+                let (attr, name) = (builder.attr(dir.node), builder.name(entry));
+                numbers[at] = tree.add(numbers[*parent], name, attr, NewPayload::None)?;
+            }
+            let mut xattrs = marks.escaped(builder.xattrs(dir.node));
+            if dir.is_opaque {
+                let name = [marks.prefix, b"opaque"].concat();
+                xattrs.push(Xattr { name, value: b"y".to_vec() });
+            }
+            tree.set_xattrs(numbers[at], xattrs)?;
+        }
+        let mut linked: HashMap<NodeId, NodeId> = HashMap::new();
+        for (dir, entry) in &self.files {
+            let name = builder.name(entry);
+            if let Some(&first) = linked.get(&entry.node) {
+                tree.add_link(numbers[*dir], name, first)?;
+                continue;
+            }
+            let payload = match builder.node(entry.node).payload {
+                Payload::None => NewPayload::None,
+                Payload::Content(key) => NewPayload::Content(key),
+                Payload::Target(_) => NewPayload::Target(builder.target(entry.node)),
+                Payload::Device(number) => {
+                    let kind = builder.node(entry.node).kind;
+                    if kind == FileKind::CharDevice && number == WHITEOUT {
+                        return Err(marks.refused(&self.path(builder, *dir, entry)));
+                    }
+                    NewPayload::Device(number)
+                }
+            };
+            let node = tree.add(numbers[*dir], name, builder.attr(entry.node), payload)?;
+            tree.set_xattrs(node, marks.escaped(builder.xattrs(entry.node)))?;
+            linked.insert(entry.node, node);
+        }
+        for (dir, entry) in &self.hidden {
+            let attr = NodeAttr {
+                kind: FileKind::CharDevice,
+                perm: 0,
+                uid: 0,
+                gid: 0,
+                size: 0,
+                mtime: builder.attr(self.dirs[*dir].node).mtime,
+                times: None,
+                flags: 0,
+            };
+            let name = builder.name(entry);
+            tree.add(numbers[*dir], name, attr, NewPayload::Device(WHITEOUT))?;
+        }
+        let excludes = &options.excludes;
+        if !excludes.is_empty() {
+            tree.exclude(|path, is_dir| excludes.matches(path, is_dir));
+        }
+        Ok(tree.finish())
+    }
+
+    /// The path of a name in a directory.
+    fn path(&self, builder: &TreeBuilder, dir: usize, entry: &Entry) -> String {
+        let mut names = vec![builder.name(entry)];
+        let mut at = dir;
+        while let Some((parent, entry)) = &self.dirs[at].entry {
+            names.push(builder.name(entry));
+            at = *parent;
+        }
+        names.reverse();
+        String::from_utf8_lossy(&names.join(&b'/')).into_owned()
+    }
+}
+
+/// The number of a character device that hides a name.
+const WHITEOUT: DeviceNumber = DeviceNumber { major: 0, minor: 0 };
+
+impl Marks<'_> {
+    /// Attributes as they are stored so that overlayfs shows them: its own have its prefix twice,
+    /// since others would be marks.
+    fn escaped(self, xattrs: &[Xattr]) -> Vec<Xattr> {
+        let escaped = |xattr: &Xattr| match xattr.name.strip_prefix(self.prefix) {
+            Some(rest) => {
+                let name = [self.prefix, b"overlay.", rest].concat();
+                Xattr { name, value: xattr.value.clone() }
+            }
+            None => xattr.clone(),
+        };
+        xattrs.iter().map(escaped).collect()
+    }
+
+    /// The error for a device that is a whiteout to overlayfs.
+    fn refused(self, path: &str) -> FsError {
+        let what = "a character device 0:0, which overlayfs takes for a whiteout";
+        FsError::Unsupported(format!("{}: {path}: {what}", self.layer))
+    }
+}
+
+/// Pairs the entries of two sorted lists by name.
+fn merged<'a>(
+    builder: &TreeBuilder,
+    old: &'a [Entry],
+    new: &'a [Entry],
+) -> Vec<(Option<&'a Entry>, Option<&'a Entry>)> {
+    let (mut old, mut new) = (old.iter().peekable(), new.iter().peekable());
+    let mut pairs = Vec::new();
+    loop {
+        let order = match (old.peek(), new.peek()) {
+            (None, None) => return pairs,
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (Some(old), Some(new)) => builder.name(old).cmp(builder.name(new)),
+        };
+        pairs.push(match order {
+            Ordering::Less => (old.next(), None),
+            Ordering::Greater => (None, new.next()),
+            Ordering::Equal => (old.next(), new.next()),
+        });
+    }
+}
