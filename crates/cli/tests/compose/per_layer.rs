@@ -133,19 +133,31 @@ fn without_words(listing: &str, start: &str) -> String {
     listing.lines().map(line).collect()
 }
 
+/// A path in which `p` and `q` are mostly directories and other names mostly files, so that few
+/// entries are below files.
+fn random_path(random: &mut Random, is_dir: bool) -> String {
+    let mut names: Vec<&str> =
+        (0..random.next(4)).map(|_| ["p", "q"][random.next(2) as usize]).collect();
+    let last = if is_dir != (random.next(8) == 0) { ["p", "q"] } else { ["c", "d"] };
+    names.push(last[random.next(2) as usize]);
+    names.join("/")
+}
+
 /// A layer of which every kind of entry is made at random. `files` are the paths of files that this
 /// layer or one below it has had.
 fn random_layer(random: &mut Random, is_lowest: bool, files: &mut Vec<String>) -> Vec<u8> {
     let (mut whiteouts, mut entries) = (Vec::new(), Vec::new());
     for _ in 0..4 + random.next(12) {
-        let path = random.path(4);
+        let kind = random.next(20);
+        let is_dir = kind < 6 || kind > 15 && random.next(2) == 0;
+        let path = random_path(random, is_dir);
         let numbers = (
             // Without the bit for groups: umoci's missing directories inherit it from the system.
             [0o755, 0o700, 0o711, 0o1777][random.next(4) as usize],
             random.next(3) as u32 * 1000,
             random.next(1 << 30) as u32,
         );
-        let entry = match random.next(20) {
+        let entry = match kind {
             0..6 => owned(&path, b'5', "", numbers, b""),
             6..10 => {
                 let contents = vec![b'x'; random.next(9000) as usize];
@@ -154,7 +166,8 @@ fn random_layer(random: &mut Random, is_lowest: bool, files: &mut Vec<String>) -
             }
             10..12 => {
                 let target = ["", "/", "../"][random.next(3) as usize].to_string();
-                owned(&path, b'2', &(target + &random.path(2)), numbers, b"")
+                let is_dir = random.next(2) == 0;
+                owned(&path, b'2', &(target + &random_path(random, is_dir)), numbers, b"")
             }
             12..14 if !files.is_empty() => {
                 let target = &files[random.next(files.len() as u64) as usize];
