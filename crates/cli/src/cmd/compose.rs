@@ -6,7 +6,6 @@ mod definitions;
 mod disk;
 mod ext_args;
 mod fat;
-mod layer_args;
 mod layers;
 mod like;
 mod room;
@@ -19,7 +18,8 @@ use crate::failure::{Failure, Kind};
 use crate::fat_args::{FatBuildArgs, FatMakeArgs};
 use crate::format_args::{EXT_IMAGES, FAT_IMAGES, FormatArgs, UFS_IMAGES};
 use crate::progress;
-use crate::source::{Purpose, SourceArgs, source_date_epoch, temp_dir};
+use crate::say::say;
+use crate::source::{self, Purpose, SourceArgs, source_date_epoch, temp_dir};
 use crate::ufs_args::UfsArgs;
 use crate::uuid::WantedUuid;
 use crate::written::Written;
@@ -28,20 +28,21 @@ use clap::{ArgGroup, Args, ValueEnum};
 use definition_args::DefinitionArgs;
 use disk::DiskArgs;
 use ext_args::ExtArgs;
-use layer_args::LayerArgs;
+use layers::LayerArgs;
 use like::LikeArgs;
 use room::{Room, RoomArgs};
 use seekless_compose::build::{Build, Written as BuildResult};
 use seekless_compose::formats::{ExtBases, OlderImages, Options};
+use seekless_compose::per_layer::{self, LayersBuild};
 use seekless_compose::write::Destination;
 use seekless_compose::{sources, traces, wrong};
 use seekless_ext::{BuildOptions, Features, LeftOut};
 use seekless_formats::{EXT, FAT, FFS, KnownFormat};
 use seekless_fs::Timestamp;
 use seekless_fs::source::Source;
-use seekless_images::Place;
 use seekless_images::output::name_of;
 use seekless_images::targets::Target;
+use seekless_images::{Error, Place};
 use seekless_source::Amendments;
 use seekless_units::{ByteLen, parse_size};
 use std::path::PathBuf;
@@ -98,7 +99,7 @@ Examples:
   seekless build docker://debian:12 -o disk.img
   seekless build docker://localhost:5000/app overlay/ -o disk.img --platform linux/arm64
   seekless build oci-layout/ --layers -o layers/
-  seekless build oci-layout/ --layers --whiteouts overlay-user -o layers/
+  seekless build oci-layout/ --layers --whiteouts overlay-user -o user-layers/
   seekless build rootfs/ -o disk.img --size +1G
   seekless build rootfs/ -o disk.img --free 20%
   seekless build rootfs/ -o week2.img --like week1.img
@@ -319,7 +320,7 @@ fn small(len: ByteLen) -> Result<u32, Failure> {
 
 pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure> {
     if args.layers.is_wanted() {
-        return layers::run(args, global);
+        return write_per_layer(args, global);
     }
     // Errors in the arguments come before any access to files but older images and definitions.
     let arch = args.disk.architecture();
@@ -499,6 +500,58 @@ fn write_layers(
     let options = with_seals(args, build.source, options.clone(), None)?;
     let len = build.ext_in_layers(below, &options, args.like.freed_by_sources())?;
     Ok(BuildResult { len, kept: None })
+}
+
+/// Writes an image for each layer of a container image.
+fn write_per_layer(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure> {
+    let [source] = args.sources.as_slice() else {
+        return Err(Failure::usage("--layers takes one source, a container image"));
+    };
+    if args.is_streamed() {
+        return Err(Failure::usage("--layers writes several images: -o is their directory"));
+    }
+    if args.ext.offset()?.is_some() {
+        return Err(Failure::usage("-E offset: not with --layers"));
+    }
+    let of_layer = || options(args, Room::default(), None);
+    let plain = of_layer()?;
+    per_layer::check(&plain, args.layers.whiteouts())?;
+    for path in [args.output.clone(), args.output.join(per_layer::LIST)] {
+        sources::refuse_inside(&path, &args.sources)?;
+    }
+    let purpose = Purpose::Build { latest: source_date_epoch()? };
+    let mut tree = args.tree.with_patterns()?;
+    tree.dropped.all |= args.ext.drops_xattrs();
+    let (whiteouts, image) = (args.layers.whiteouts(), args.open.options());
+    let image = source::open_apart(source, &tree, image, whiteouts, purpose, global)?;
+    if let Options::Ext(options) = plain {
+        // Files of archives are not sealed: only warnings.
+        with_seals(args, image.whole.as_ref(), options, None)?;
+    }
+    let (name, shown) = (args.shown_sources(), progress::shown(global));
+    let build = LayersBuild {
+        image: &image,
+        whiteouts,
+        name: &name,
+        traces: &traces::load_all(&args.trace)?,
+        storage: args.storage.with(args.chunk),
+        options: &|| of_layer().map_err(Error::from),
+        uuid: match args.uuid {
+            Some(WantedUuid::Given(uuid)) if uuid != [0; 16] => Some(uuid),
+            _ => None,
+        },
+        directory: &args.output,
+        force: args.force,
+        reflink: args.reflink.mode(),
+        progress: &shown,
+    };
+    let written = build.write()?;
+    if global.json {
+        say!("{}", build.list(&written));
+    } else if !global.quiet {
+        layers::tell(&args.output, &written);
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Options with the features that the files of a source need. Warns of those that are disabled with

@@ -17,8 +17,8 @@ use seekless_source::oci::{Apart, Whiteouts};
 use seekless_units::ByteLen;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use std::fs;
 use std::path::Path;
+use std::{fs, io};
 
 /// The name of the list of layers beside their images.
 pub const LIST: &str = "layers.json";
@@ -135,6 +135,13 @@ impl LayersBuild<'_> {
                 format: String::new(),
                 files: u64::try_from(layer.source.tree().nodes().len()).unwrap_or(u64::MAX),
             });
+        }
+        // An older list must not stand beside images that it does not describe.
+        match fs::remove_file(&list) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(Error::io(list.display(), &error));
+            }
+            _ => {}
         }
         targets.into_iter().try_for_each(Target::finish)?;
         for one in &mut written {

@@ -126,7 +126,7 @@ fn differences(
         let now = builder.listing();
         let is_lowest = nth == 0;
         let marks = Marks { prefix, layer: &layer.name };
-        let found = Difference::find((builder, &below, &now), touched, &opaque, is_lowest);
+        let found = LayerChange::find((builder, &below, &now), touched, &opaque, is_lowest);
         trees.push(found.tree(builder, options, marks)?);
         below = now;
     }
@@ -159,8 +159,8 @@ struct Dir {
     is_needed: bool,
 }
 
-/// The difference that a layer makes to those below.
-struct Difference {
+/// The change that a layer makes to those below.
+struct LayerChange {
     /// Directories of the stack, each behind its parent.
     dirs: Vec<Dir>,
     /// Names of files of the layer that are no directories, with the index of their directory.
@@ -169,7 +169,7 @@ struct Difference {
     hidden: Vec<(usize, Entry)>,
 }
 
-impl Difference {
+impl LayerChange {
     /// Compares the stack with a layer, `now`, to the stack without it, `below`.
     fn find(
         (builder, below, now): (&TreeBuilder, &Listing, &Listing),

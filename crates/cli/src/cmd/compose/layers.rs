@@ -1,76 +1,66 @@
 //! `seekless build --layers`: an image for each layer of a container image.
 
-use super::room::Room;
-use super::{BuildArgs, options, with_seals};
-use crate::args::Global;
-use crate::failure::Failure;
-use crate::progress;
 use crate::say::say;
-use crate::source::{self, Purpose, source_date_epoch};
-use crate::uuid::WantedUuid;
-use seekless_compose::formats::Options;
-use seekless_compose::per_layer::{self, LayerWritten, LayersBuild};
-use seekless_compose::{sources, traces};
-use seekless_images::Error;
+use clap::{Args, ValueEnum};
+use seekless_compose::per_layer::LayerWritten;
 use seekless_report::table::grouped;
+use seekless_source::oci::Whiteouts;
 use seekless_units::format_size;
-use std::process::ExitCode;
+use std::path::Path;
 
-/// Writes the images.
-pub(super) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure> {
-    let [source] = args.sources.as_slice() else {
-        return Err(Failure::usage("--layers takes one source, a container image"));
-    };
-    if args.is_streamed() {
-        return Err(Failure::usage("--layers writes several images: -o is their directory"));
+/// Whether each layer gets an image of its own.
+#[derive(Args, Debug)]
+pub(super) struct LayerArgs {
+    /// Write an image for each layer of SOURCE, a container image, into the directory IMG, for
+    /// overlayfs to lay over one another; and layers.json, a list of them
+    #[arg(
+        long,
+        conflicts_with_all = [
+            "output_format", "size", "free", "like", "share", "freed", "disk", "definitions",
+            "verity", "verity_tree", "root_hash_file", "include", "one_file_system", "partition",
+            "offset", "manifest", "device_table", "makedevs", "hard_dereference", "file_contexts",
+        ]
+    )]
+    layers: bool,
+    /// With --layers: how an image marks what its layer hides of those below
+    #[arg(long, value_enum, value_name = "FORM", default_value_t, requires = "layers")]
+    whiteouts: WhiteoutsArg,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, Default)]
+enum WhiteoutsArg {
+    /// As overlayfs: character devices 0:0, and trusted.overlay.opaque
+    #[default]
+    Overlay,
+    /// As overlayfs with the mount option userxattr: user.overlay.opaque
+    OverlayUser,
+    /// As the archive: files .wh.NAME. Each archive is read alone
+    Keep,
+}
+
+impl From<WhiteoutsArg> for Whiteouts {
+    fn from(form: WhiteoutsArg) -> Self {
+        match form {
+            WhiteoutsArg::Overlay => Self::Overlay,
+            WhiteoutsArg::OverlayUser => Self::OverlayUser,
+            WhiteoutsArg::Keep => Self::Keep,
+        }
     }
-    if args.ext.offset()?.is_some() {
-        return Err(Failure::usage("-E offset: not with --layers"));
+}
+
+impl LayerArgs {
+    pub(super) fn is_wanted(&self) -> bool {
+        self.layers
     }
-    let of_layer = || options(args, Room::default(), None);
-    let plain = of_layer()?;
-    per_layer::check(&plain, args.layers.whiteouts())?;
-    for path in [args.output.clone(), args.output.join(per_layer::LIST)] {
-        sources::refuse_inside(&path, &args.sources)?;
+
+    pub(super) fn whiteouts(&self) -> Whiteouts {
+        self.whiteouts.into()
     }
-    let purpose = Purpose::Build { latest: source_date_epoch()? };
-    let mut tree = args.tree.with_patterns()?;
-    tree.dropped.all |= args.ext.drops_xattrs();
-    let (whiteouts, image) = (args.layers.whiteouts(), args.open.options());
-    let image = source::open_apart(source, &tree, image, whiteouts, purpose, global)?;
-    if let Options::Ext(options) = plain {
-        // Files of archives are not sealed: only warnings.
-        with_seals(args, image.whole.as_ref(), options, None)?;
-    }
-    let (name, shown) = (args.shown_sources(), progress::shown(global));
-    let build = LayersBuild {
-        image: &image,
-        whiteouts,
-        name: &name,
-        traces: &traces::load_all(&args.trace)?,
-        storage: args.storage.with(args.chunk),
-        options: &|| of_layer().map_err(Error::from),
-        uuid: match args.uuid {
-            Some(WantedUuid::Given(uuid)) if uuid != [0; 16] => Some(uuid),
-            _ => None,
-        },
-        directory: &args.output,
-        force: args.force,
-        reflink: args.reflink.mode(),
-        progress: &shown,
-    };
-    let written = build.write()?;
-    if global.json {
-        say!("{}", build.list(&written));
-    } else if !global.quiet {
-        tell(args, &written);
-    }
-    Ok(ExitCode::SUCCESS)
 }
 
 /// Prints a line for each image, and the order in which overlayfs takes them.
-fn tell(args: &BuildArgs, written: &[LayerWritten]) {
-    let directory = args.output.display();
+pub(super) fn tell(directory: &Path, written: &[LayerWritten]) {
+    let directory = directory.display();
     let word = if written.len() == 1 { "layer" } else { "layers" };
     say!("{directory}: {} {word}", written.len());
     for one in written {
