@@ -2,6 +2,7 @@
 
 use crate::amendments::amend_error;
 use crate::registries::{self, Registries};
+use crate::wrong;
 use seekless_fs::format;
 use seekless_fs::source::Source;
 use seekless_fs::term::{Term, Text};
@@ -229,7 +230,10 @@ pub fn open_apart(
     refuse_tag(&[path], options)?;
     let opening = opening(options, purpose)?;
     let opened = seekless_source::open_apart(path, &opening, whiteouts);
-    opened.map_err(|error| crate::wrong(error))
+    opened.map_err(|error| match error {
+        FsError::Invalid(_) => wrong(error),
+        error => failed(error),
+    })
 }
 
 /// Whether a source is a snapshot of an image.
