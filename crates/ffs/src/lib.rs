@@ -73,6 +73,7 @@ mod make;
 mod ondisk;
 mod operate;
 mod origin;
+mod quota_file;
 mod snapshot;
 mod snapshot_map;
 mod snapshot_marks;
@@ -92,7 +93,7 @@ pub use inode::KEPT_FLAGS;
 pub use make::{CheckHashes, MakeOptions, Optimization, Version, make};
 #[cfg(feature = "faults")]
 pub use operate::LiveFault;
-pub use operate::{Ffs, FfsLive, LiveOptions, Wall};
+pub use operate::{Ffs, FfsLive, LiveOptions, QuotaFiles, Wall, keep_quotas};
 pub use snapshot::{
     open_snapshot, release_snapshots, remove_snapshots, snapshots, take_snapshot,
     take_snapshot_in_use,

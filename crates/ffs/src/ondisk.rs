@@ -2,13 +2,13 @@
 //!
 //! Every structure exists in both byte orders (`O`). Field names are those of
 //! the format's own headers (FreeBSD `sys/ufs/ffs/fs.h`, `sys/ufs/ufs/dinode.h`,
-//! `sys/ufs/ufs/dir.h`, `sys/ufs/ufs/extattr.h`); every offset is pinned at
+//! `sys/ufs/ufs/dir.h`, `sys/ufs/ufs/extattr.h`, `sys/ufs/ufs/quota.h`); every offset is pinned at
 //! compile time at the end of this file. Nothing outside this crate sees these
 //! types.
 
 use std::mem::offset_of;
-use zerocopy::byteorder::{I16, I32, I64, LE, U16, U32, U64};
-use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+use zerocopy::byteorder::{BE, I16, I32, I64, LE, U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Possible places of a superblock, in bytes, in the order of the search: UFS2, UFS1, floppies,
 /// "piggy" (FreeBSD `SBLOCKSEARCH`).
@@ -402,6 +402,50 @@ pub(crate) struct ExtattrHead<O> {
     pub(crate) ea_namelength: u8,
 }
 
+/// `Q_DQHDR64_MAGIC`, the beginning of a quota file with numbers of 64 bits.
+pub(crate) const QUOTA_MAGIC: [u8; 8] = *b"QUOTA64\0";
+/// `Q_DQHDR64_VERSION`.
+pub(crate) const QUOTA_VERSION: u32 = 0x2008_1104;
+
+/// `struct dqhdr64` (`sys/ufs/ufs/quota.h`), always big-endian.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct QuotaHeader {
+    pub(crate) dqh_magic: [u8; 8],
+    pub(crate) dqh_version: U32<BE>,
+    pub(crate) dqh_hdrlen: U32<BE>,
+    pub(crate) dqh_reclen: U32<BE>,
+    pub(crate) dqh_unused: [u8; 44],
+}
+
+/// `struct dqblk64`, always big-endian.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct Quota64 {
+    pub(crate) dqb_bhardlimit: U64<BE>,
+    pub(crate) dqb_bsoftlimit: U64<BE>,
+    pub(crate) dqb_curblocks: U64<BE>,
+    pub(crate) dqb_ihardlimit: U64<BE>,
+    pub(crate) dqb_isoftlimit: U64<BE>,
+    pub(crate) dqb_curinodes: U64<BE>,
+    pub(crate) dqb_btime: I64<BE>,
+    pub(crate) dqb_itime: I64<BE>,
+}
+
+/// `struct dqblk32`.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct Quota32<O> {
+    pub(crate) dqb_bhardlimit: U32<O>,
+    pub(crate) dqb_bsoftlimit: U32<O>,
+    pub(crate) dqb_curblocks: U32<O>,
+    pub(crate) dqb_ihardlimit: U32<O>,
+    pub(crate) dqb_isoftlimit: U32<O>,
+    pub(crate) dqb_curinodes: U32<O>,
+    pub(crate) dqb_btime: I32<O>,
+    pub(crate) dqb_itime: I32<O>,
+}
+
 /// `OLDACL_MAX_ENTRIES`.
 pub(crate) const OLD_ACL_MOST: usize = 32;
 
@@ -446,6 +490,11 @@ pin!(Dinode2<LE>: 256; di_size @ 16, di_blocks @ 24, di_birthtime @ 56, di_gen @
 pin!(DirectHead<LE>: 8; d_reclen @ 4, d_type @ 6, d_namlen @ 7);
 pin!(OldAclEntry<LE>: 12; ae_id @ 4, ae_perm @ 8);
 pin!(OldAcl<LE>: 388; acl_entry @ 4);
+pin!(QuotaHeader: 64; dqh_version @ 8, dqh_hdrlen @ 12, dqh_reclen @ 16, dqh_unused @ 20);
+pin!(Quota64: 64; dqb_bsoftlimit @ 8, dqb_curblocks @ 16, dqb_ihardlimit @ 24, dqb_isoftlimit @ 32,
+    dqb_curinodes @ 40, dqb_btime @ 48, dqb_itime @ 56);
+pin!(Quota32<LE>: 32; dqb_bsoftlimit @ 4, dqb_curblocks @ 8, dqb_ihardlimit @ 12, dqb_isoftlimit @ 16,
+    dqb_curinodes @ 20, dqb_btime @ 24, dqb_itime @ 28);
 pin!(JournalSegment<LE>: JOURNAL_RECORD; jsr_oldest @ 8, jsr_cnt @ 16, jsr_blocks @ 18, jsr_crc @ 20,
     jsr_time @ 24);
 pin!(JournalReference<LE>: JOURNAL_RECORD; jr_ino @ 4, jr_parent @ 8, jr_nlink @ 12, jr_mode @ 14,

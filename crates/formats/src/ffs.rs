@@ -8,8 +8,10 @@ use crate::recovery::RECOVER;
 use crate::table::{GrowthOperations, KnownFormat, PartitionType, SnapshotOperations};
 use seekless_cache::Discipline;
 use seekless_device::{BlockDevice, Clock};
-use seekless_ffs::{FfsLive, LiveOptions, MakeOptions};
+use seekless_ffs::{FfsLive, LiveOptions, MakeOptions, QuotaFiles, keep_quotas};
 use seekless_fs::FsError;
+use seekless_fs::operate::Operate;
+use seekless_live::QuotaKind;
 use seekless_units::ByteLen;
 use std::sync::Arc;
 
@@ -140,6 +142,17 @@ const MOUNT: &[Parameter] = &[
         value: Value::Flag,
         help: "do not gather new blocks into clusters",
     },
+    Parameter {
+        name: "userquota",
+        value: Value::OptionalText { name: "FILE" },
+        help: "keep quotas of users: usage, and the limits in FILE, a path in the volume \
+               (quota.user); a missing file is made",
+    },
+    Parameter {
+        name: "groupquota",
+        value: Value::OptionalText { name: "FILE" },
+        help: "keep quotas of groups (quota.group)",
+    },
 ];
 
 fn open_live(
@@ -159,6 +172,7 @@ fn open_live(
         ignore_checksums: mounting.ignore_checksums,
         wall,
     };
+    let mut quota_files = QuotaFiles::none();
     for argument in mounting.arguments_of(&FFS)? {
         let value = argument.value().map(String::from);
         match argument.name() {
@@ -168,11 +182,20 @@ fn open_live(
             "recover" => options.recover = true,
             "reallocblks" => options.reallocblks = true,
             "noreallocblks" => options.reallocblks = false,
+            "userquota" => quota_files.keep(QuotaKind::User, argument.value()),
+            "groupquota" => quota_files.keep(QuotaKind::Group, argument.value()),
             other => unreachable!("{other} is a parameter, and has no meaning"),
         }
     }
     let config = mounting.config_of(&FFS, device.as_ref())?;
     let mut live = FfsLive::open(device, clock, config, options)?;
     live.discard_freed(mounting.discards);
+    if !quota_files.is_empty()
+        && let Err(error) = keep_quotas(&mut live, &quota_files)
+    {
+        // It is as clean as it was.
+        live.unmount()?;
+        return Err(error);
+    }
     Ok(Box::new(live))
 }

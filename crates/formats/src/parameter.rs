@@ -13,6 +13,11 @@ pub enum Value {
         /// The value's name in help.
         name: &'static str,
     },
+    /// Text, or none.
+    OptionalText {
+        /// The value's name in help.
+        name: &'static str,
+    },
     /// A number in a range.
     Number {
         /// The value's name in help.
@@ -62,7 +67,8 @@ impl Parameter {
     /// The reason, as text.
     pub fn check(&self, argument: &Argument) -> Result<(), String> {
         match (self.value, argument.value()) {
-            (Value::Flag, None) | (Value::Text { .. }, Some(_)) => Ok(()),
+            (Value::Flag | Value::OptionalText { .. }, None)
+            | (Value::Text { .. } | Value::OptionalText { .. }, Some(_)) => Ok(()),
             (Value::Flag, Some(_)) => Err("takes no value".into()),
             (_, None) => Err(format!("expected {self}")),
             (Value::Number { least, most, .. }, Some(text)) => match text.parse::<i64>() {
@@ -82,6 +88,7 @@ impl fmt::Display for Parameter {
         match self.value {
             Value::Flag => f.write_str(self.name),
             Value::Text { name } | Value::Number { name, .. } => write!(f, "{}={name}", self.name),
+            Value::OptionalText { name } => write!(f, "{}[={name}]", self.name),
             Value::OneOf(words) => write!(f, "{}={}", self.name, words.join("|")),
         }
     }

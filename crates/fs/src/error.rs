@@ -258,6 +258,9 @@ pub enum FsError {
     /// Something does not fit: blocks, inodes, a directory, an attribute.
     #[error("no space: {0}")]
     NoSpace(String),
+    /// A disk quota of a user or a group does not allow it.
+    #[error("disk quota exceeded: {0}")]
+    OverQuota(String),
     /// The path or name does not exist.
     #[error("{0}: no such file or directory")]
     NotFound(String),

@@ -354,6 +354,15 @@ pub trait Operate: Send {
         Vec::new()
     }
 
+    /// The quota files that the volume has and that do not follow its usage, since quotas of their
+    /// kind are not kept. By default, there are none.
+    ///
+    /// # Errors
+    /// As [`Operate::lookup`].
+    fn stale_quota_files(&mut self) -> Result<Vec<&'static str>, FsError> {
+        Ok(Vec::new())
+    }
+
     /// Whether the volume stores ACLs: then `set_xattr`, `set_attr` and `make` keep them consistent
     /// with the mode, and new files inherit them. By default, it does not.
     fn keeps_acls(&self) -> bool {

@@ -236,6 +236,7 @@ fn errno_of(error: &FsError) -> Option<Errno> {
         FsError::IsDirectory(_) => Errno::ISDIR,
         FsError::Exists(_) => Errno::EXIST,
         FsError::NoSpace(_) => Errno::NOSPC,
+        FsError::OverQuota(_) => Errno::DQUOT,
         _ => return None,
     })
 }
@@ -252,7 +253,7 @@ fn kind_of(error: &FsError) -> ErrorKind {
             ErrorKind::Corrupt
         }
         FsError::Unsupported(_) | FsError::Invalid(_) => ErrorKind::Unsupported,
-        FsError::NoSpace(_) => ErrorKind::NoSpace,
+        FsError::NoSpace(_) | FsError::OverQuota(_) => ErrorKind::NoSpace,
         _ => ErrorKind::System,
     }
 }

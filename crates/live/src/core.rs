@@ -7,9 +7,11 @@ use crate::delayed::Delayed;
 use crate::fault::Fault;
 use crate::node::{Node, gone};
 use crate::nodes::Nodes;
+use crate::quota::{Ledger, QuotaKind, Quotas, Usage, is_counted};
 use seekless_cache::{Cache, ChangeId, Kind};
 use seekless_fs::{FsError, Timestamp};
 use seekless_units::Ino;
+use smallvec::SmallVec;
 
 /// The time of day, for the times of files.
 pub type Wall = Box<dyn Fn() -> Timestamp + Send>;
@@ -57,6 +59,8 @@ pub struct Core<M> {
     /// Whether the current caller is the superuser.
     pub may_spend_reserve: bool,
     wall: Wall,
+    /// The quotas of users and groups, if they are kept.
+    quotas: Option<Box<Quotas>>,
     /// A rule that a test has broken.
     #[cfg(feature = "faults")]
     fault: Option<Fault>,
@@ -73,6 +77,7 @@ impl<M> Core<M> {
             delayed: Delayed::default(),
             may_spend_reserve: true,
             wall,
+            quotas: None,
             #[cfg(feature = "faults")]
             fault: None,
         }
@@ -93,6 +98,83 @@ impl<M> Core<M> {
         let node = self.nodes.get_mut(&ino);
         debug_assert!(node.is_some(), "inode {ino} is not in memory");
         node.ok_or_else(|| gone(ino))
+    }
+
+    /// Keeps quotas from now on. Nobody is charged for the files `exempt`, which are the quota
+    /// files.
+    pub fn keep_quotas(&mut self, quotas: Quotas, exempt: Vec<Ino>) {
+        self.nodes.keep_ledger(Ledger::new(exempt));
+        self.quotas = Some(Box::new(quotas));
+    }
+
+    /// The quotas, if they are kept.
+    pub fn quotas(&mut self) -> Option<&mut Quotas> {
+        self.quotas.as_deref_mut()
+    }
+
+    /// Whether a file is a quota file in use.
+    #[must_use]
+    pub fn is_quota_file(&self, ino: Ino) -> bool {
+        self.nodes.ledger().is_some_and(|ledger| ledger.is_exempt(ino))
+    }
+
+    /// Allows the owner and the group of an inode in memory so many sectors of 512 bytes more.
+    /// Callers take them in the operation under way, or less.
+    ///
+    /// # Errors
+    /// [`FsError::OverQuota`] where a limit forbids it, unless the caller is the superuser.
+    pub fn admit(&mut self, ino: Ino, sectors: u64) -> Result<(), FsError> {
+        let (Some(quotas), Some(ledger)) = (&mut self.quotas, self.nodes.ledger()) else {
+            return Ok(());
+        };
+        let Some(charge) = self.nodes.get(&ino).and_then(|node| ledger.charge(node)) else {
+            return Ok(());
+        };
+        let (more, now) = (Usage { sectors, inodes: 0 }, (self.wall)().secs);
+        quotas.admit(&charge.owners(), more, self.may_spend_reserve, now)
+    }
+
+    /// As [`Core::admit`], for an inode of a user and a group.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn admit_inode(&mut self, uid: u32, gid: u32) -> Result<(), FsError> {
+        let Some(quotas) = self.quotas.as_mut().filter(|_| is_counted(uid, gid)) else {
+            return Ok(());
+        };
+        let owners = [(QuotaKind::User, uid), (QuotaKind::Group, gid)];
+        let (more, now) = (Usage { sectors: 0, inodes: 1 }, (self.wall)().secs);
+        quotas.admit(&owners, more, self.may_spend_reserve, now)
+    }
+
+    /// As [`Core::admit`], for an inode in memory that gets another owner or group: these are
+    /// allowed all that it takes.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn admit_owner(&mut self, ino: Ino, uid: u32, gid: u32) -> Result<(), FsError> {
+        let (Some(quotas), Some(ledger)) = (&mut self.quotas, self.nodes.ledger()) else {
+            return Ok(());
+        };
+        let Some(node) = self.nodes.get(&ino).filter(|_| is_counted(uid, gid)) else {
+            return Ok(());
+        };
+        let charge = ledger.charge(node);
+        let before = charge.map(|charge| charge.owners());
+        let owners = [(QuotaKind::User, uid), (QuotaKind::Group, gid)];
+        let new =
+            owners.into_iter().filter(|owner| before.is_none_or(|before| !before.contains(owner)));
+        let new: SmallVec<[_; 2]> = new.collect();
+        let sectors = node.sectors;
+        let (more, now) = (Usage { sectors, inodes: 1 }, (self.wall)().secs);
+        quotas.admit(&new, more, self.may_spend_reserve, now)
+    }
+
+    /// Charges what the nodes take now. To be called between operations.
+    pub(crate) fn settle_quotas(&mut self) {
+        let Some(quotas) = &mut self.quotas else { return };
+        let moved = self.nodes.take_moved();
+        quotas.settle(&moved, (self.wall)().secs);
     }
 
     /// Frees runs once nothing on the disk leads to them.

@@ -117,6 +117,20 @@ pub trait Format: Send + Sized {
         Ok(())
     }
 
+    /// The names of quota files in the root, where none are given. By default, there are none.
+    fn quota_names(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Writes the quotas that differ from their files ([`Core::quotas`]) to these, as far as there
+    /// is room, and notes them as written. By default, there are none.
+    ///
+    /// # Errors
+    /// [`FsError::NoSpace`] and [`FsError::TooLarge`] when some could not be written.
+    fn put_quotas(&mut self, _core: &mut Core<Self::Map>) -> Result<(), FsError> {
+        Ok(())
+    }
+
     /// Brings counts that follow from others up to date in the cache.
     fn put_summaries(&mut self, core: &mut Core<Self::Map>) -> Result<(), FsError>;
 

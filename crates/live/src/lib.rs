@@ -59,6 +59,7 @@
 //!   disk), `delayed.rs` (contents without a place), `action.rs`, `cut.rs`, `volume/parents.rs`
 //!   (directories of looked-up files), `directories/index.rs` and `directories/departures.rs`
 //!   (names in memory, and those that are about to go).
+//! - `quota.rs`: usage and limits of users and groups.
 //! - For formats: `table.rs` (inodes in tables), `indirect/` (files mapped by twelve numbers and
 //!   three trees, trait `Indirect`), `attributes.rs` (a list of extended attributes changed).
 //! - `fault.rs`: rules that tests break.
@@ -106,6 +107,7 @@ mod pieces;
 #[cfg(test)]
 #[path = "../../fs/tests/shared/property.rs"]
 mod property;
+mod quota;
 mod recovery;
 mod removal;
 mod table;
@@ -134,4 +136,5 @@ pub use node::{Node, Restrictions, gone};
 pub use nodes::Nodes;
 pub use pending::Ids;
 pub use pending_changes::PendingChanges;
+pub use quota::{Allowance, Quota, QuotaKind, Quotas, USUAL_GRACE, Usage};
 pub use table::{Fields, Part, Raw, Table};

@@ -204,8 +204,10 @@ impl<F: Named> Live<F> {
             }
         }
         self.volume.drop_nodes();
+        self.volume.core.settle_quotas();
         let mut done = operation(self);
         if matches!(done, Err(FsError::NoSpace(_))) && reclaim(self)? {
+            self.volume.core.settle_quotas();
             done = operation(self);
         }
         if let Err(error) = &done

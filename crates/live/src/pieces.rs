@@ -14,6 +14,7 @@ impl<F: Named> Live<F> {
     /// with it.
     pub(crate) fn end_operation(&mut self) -> Result<(), FsError> {
         let mut done = self.run_actions();
+        self.volume.core.settle_quotas();
         if self.volume.core.cache.is_journalled() {
             done = done.and_then(|()| self.volume.format.put_summaries(&mut self.volume.core));
             if let Err(error) = &done {
@@ -181,6 +182,11 @@ impl<F: Named> Live<F> {
             self.volume.check_settable(ino)?;
         }
         let set = self.volume.format.accepted(self.volume.core.node(ino)?, set)?;
+        let node = self.volume.core.node(ino)?;
+        let (uid, gid) = (set.uid.unwrap_or(node.uid), set.gid.unwrap_or(node.gid));
+        if (uid, gid) != (node.uid, node.gid) {
+            self.volume.core.admit_owner(ino, uid, gid)?;
+        }
         let now = self.volume.core.now();
         if let Some(perm) = set.perm {
             self.volume.chmod_acl(ino, perm)?;

@@ -101,7 +101,7 @@ impl<F: OrderedLinks> Live<F> {
 
 /// Whether an error of a format is one after which it has changed nothing.
 fn changed_nothing(error: &FsError) -> bool {
-    matches!(error, FsError::NoSpace(_) | FsError::Unsupported(_))
+    matches!(error, FsError::NoSpace(_) | FsError::OverQuota(_) | FsError::Unsupported(_))
 }
 
 impl<F: Named> Live<F> {

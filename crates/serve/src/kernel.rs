@@ -94,6 +94,7 @@ pub(crate) fn errno(error: FsError) -> Errno {
         FsError::CrossDevice(_) => Errno::EXDEV,
         FsError::NoAttribute(_) => Errno::ENODATA,
         FsError::NoSpace(_) => Errno::ENOSPC,
+        FsError::OverQuota(_) => Errno::EDQUOT,
         FsError::ReadOnly(_) => Errno::EROFS,
         FsError::Invalid(_) => Errno::EINVAL,
         FsError::Unsupported(_) => Errno::EOPNOTSUPP,

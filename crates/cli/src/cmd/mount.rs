@@ -179,6 +179,13 @@ fn run_writable(
         let (image, ignored) = (args.image.display(), ignored.join(", "));
         crate::say::warning!("{image}: the volume has flags that are not acted on: {ignored}");
     }
+    let stale = volume.lock().stale_quota_files().map_err(about)?;
+    if !stale.is_empty() {
+        let (image, stale) = (args.image.display(), stale.join(" and "));
+        crate::say::warning!(
+            "{image}: {stale}: usage is not kept up without -o userquota and groupquota"
+        );
+    }
     let (stop, stopped) = channel();
     let ticked = volume.clone();
     let ticker = std::thread::spawn(move || ticked.tick(&stopped));

@@ -7,6 +7,7 @@ mod damaged;
 mod judges;
 #[path = "../judges/mounted.rs"]
 mod mounted;
+mod quota;
 mod recover;
 #[path = "../judges/recovery.rs"]
 mod recovery;

@@ -2,7 +2,7 @@
 
 use super::map::Map;
 use super::map::{Core, Node};
-use super::node::restrictions;
+use super::quotas::USUAL;
 use super::{Ffs, FfsLive, LiveOptions};
 use super::{recovery, release, take};
 use crate::entry;
@@ -128,6 +128,14 @@ impl Format for Ffs {
         self.write_superblock(core, close)
     }
 
+    fn quota_names(&self) -> &'static [&'static str] {
+        &USUAL
+    }
+
+    fn put_quotas(&mut self, core: &mut Core) -> Result<(), FsError> {
+        self.write_quotas(core)
+    }
+
     fn put_summaries(&mut self, core: &mut Core) -> Result<(), FsError> {
         self.put_counts(core)
     }
@@ -166,7 +174,7 @@ impl Format for Ffs {
     /// A flag is set as root's (`schg`, `sappnd`), and cleared as the owner's too.
     fn set_flags(&self, node: &mut Node, flags: u32) {
         node.flags = with_linux_flags(node.flags, flags);
-        node.restrictions = restrictions(node.flags);
+        node.restrictions = self.restrictions_of(node.ino, node.flags);
     }
 
     fn looked_at(map: &Self::Map) -> u64 {

@@ -114,6 +114,7 @@ impl Linked for Ffs {
         debug_assert!(len > 0 && len <= index(self.sb.bsize), "{len} bytes of a first block");
         let frags = self.sb.frags(wide(len));
         let wanted = Wanted::Data { index: 0, previous: None, run_before: None };
+        core.admit(ino, self.sb.sectors(u64::from(frags)))?;
         let (at, bitmap) = self.allocator.take_data(core, ino, 0, frags, wanted)?;
         let bytes = index(frags * self.sb.fsize);
         let ((), data) = core.cache.changes().fill(at, bytes, role, |to| {

@@ -8,6 +8,7 @@
 //! - `xattr`: extended attributes;
 //! - `take`, `snapshot`: the image that a new snapshot keeps; `release`: snapshots that become
 //!   empty files; `copies`: room for the copies that snapshots need;
+//! - `quotas`: quota files, read and written;
 //! - `mount`, `seal`: opening, closing, check hashes; `recovery`: after a crash, while it is in use.
 
 mod allocator;
@@ -22,6 +23,7 @@ mod mount;
 mod node;
 #[cfg(test)]
 mod placing;
+mod quotas;
 mod recovery;
 mod release;
 mod seal;
@@ -29,6 +31,7 @@ mod snapshot;
 mod take;
 mod xattr;
 
+pub use quotas::{QuotaFiles, keep_quotas};
 #[cfg(feature = "faults")]
 pub use seekless_live::Fault as LiveFault;
 pub use seekless_live::Wall;
@@ -38,6 +41,7 @@ use allocator::Allocator;
 use copies::Copies;
 use format::Typed;
 use hashbrown::HashSet;
+use quotas::QuotaFile;
 use seekless_live::{Limits, Live, Progress};
 use seekless_units::Ino;
 use std::sync::Arc;
@@ -79,4 +83,5 @@ pub struct Ffs {
     verified_inodes: HashSet<Ino>,
     ignore_checksums: bool,
     progress: Progress,
+    quota_files: Vec<QuotaFile>,
 }

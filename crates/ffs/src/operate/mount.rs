@@ -90,6 +90,7 @@ impl Ffs {
             verified_inodes: HashSet::new(),
             ignore_checksums: options.ignore_checksums,
             progress,
+            quota_files: Vec::new(),
         };
         Ok((format, core))
     }

@@ -50,7 +50,18 @@ impl Ffs {
             // An inode that was changed since has the hash that it was read with.
             self.verified_inodes.insert(ino);
         }
-        decode(&self.sb, ino, bytes)
+        let mut node = decode(&self.sb, ino, bytes)?;
+        node.restrictions = self.restrictions_of(ino, node.flags);
+        Ok(node)
+    }
+
+    /// What the flags of a file forbid. Quota files in use are changed by nobody else.
+    pub(super) fn restrictions_of(&self, ino: Ino, flags: u32) -> Restrictions {
+        let restrictions = restrictions(flags);
+        Restrictions {
+            immutable: restrictions.immutable || self.is_quota_file(ino),
+            ..restrictions
+        }
     }
 
     /// Whether an inode that is not in memory is in use, and not about to be freed.

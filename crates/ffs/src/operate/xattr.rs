@@ -5,7 +5,7 @@ use super::Ffs;
 use super::map::Core;
 use super::map::Node;
 use crate::acl;
-use crate::superblock::Format;
+use crate::superblock::{Format, Super};
 use crate::xattr::{decode_attributes, encode_attribute};
 use seekless_cache::{ChangeId, Kind, Role};
 use seekless_fs::acl::AclKind;
@@ -33,6 +33,13 @@ fn check_name(name: &[u8]) -> Result<(), FsError> {
         return Err(FsError::NameTooLong { len: bare.len(), limit: 254 });
     }
     Ok(())
+}
+
+/// Fragments of a list of `len` bytes, all but the last block whole.
+fn area_frags(sb: &Super, len: usize) -> u64 {
+    let len = wide(len);
+    let bsize = u64::from(sb.bsize);
+    len / bsize * u64::from(sb.frag) + u64::from(sb.frags(len % bsize))
 }
 
 impl Ffs {
@@ -116,6 +123,9 @@ impl Ffs {
             return Err(FsError::NoSpace("attributes longer than two blocks".into()));
         }
         let old = self.ext_runs(core, ino)?;
+        let frags = |len: usize| area_frags(&self.sb, len);
+        let had = old.iter().map(|run| run.len).sum();
+        core.admit(ino, self.sb.sectors(frags(area.len()).saturating_sub(had)))?;
         let mut after: Vec<ChangeId> = Vec::new();
         let mut new: Vec<Extent> = Vec::new();
         for part in area.chunks(bsize) {

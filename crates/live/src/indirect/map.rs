@@ -31,6 +31,14 @@ pub struct Path {
     old: SmallVec<[BlockNo; 3]>,
 }
 
+impl Path {
+    /// Indirect blocks that the file has more by it.
+    pub(super) fn more(&self) -> u64 {
+        let fresh = self.steps.iter().filter(|step| step.fresh.is_some()).count();
+        wide(fresh - self.old.len())
+    }
+}
+
 /// The maps of files.
 pub(super) struct BlockMap<'a, F: Indirect> {
     maps: &'a mut F,
@@ -213,9 +221,7 @@ impl<'a, F: Indirect> BlockMap<'a, F> {
         } else {
             (Role::IndirectSet, Role::PointerSet)
         };
-        let fresh = path.steps.iter().filter(|step| step.fresh.is_some()).count();
-        let more = wide(fresh - path.old.len()) + 1;
-        let sectors = self.geometry.sectors(frag * more);
+        let sectors = self.geometry.sectors(frag * (path.more() + 1));
         let node = self.core.node(ino)?;
         node.add_sectors(sectors);
         let (mut number, mut after) = (run.get(), SmallVec::<[ChangeId; 8]>::from_slice(after));

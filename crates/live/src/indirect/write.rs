@@ -49,7 +49,7 @@ impl<F: Indirect> Files<'_, F> {
         let reached = before.max(offset + wide(done));
         match written {
             Ok(()) => Ok(done),
-            Err(FsError::NoSpace(_)) if done > 0 => {
+            Err(FsError::NoSpace(_) | FsError::OverQuota(_)) if done > 0 => {
                 self.cut_back(ino, reached)?;
                 Ok(done)
             }
@@ -236,15 +236,20 @@ impl<F: Indirect> Files<'_, F> {
             Some(self.map().open_path(ino, lbn)?)
         };
         let wanted = self.maps.wanted(self.core, ino, lbn)?;
-        let (at, bitmap) =
-            match (self.maps.take(self.core, ino, lbn, count, Purpose::Data(wanted)), &path) {
-                (Ok(taken), _) => taken,
-                (Err(error), Some(path)) => {
-                    self.map().abandon_path(ino, path)?;
-                    return Err(error);
-                }
-                (Err(error), None) => return Err(error),
-            };
+        let indirect = path.as_ref().map_or(0, Path::more) * u64::from(self.geometry.per_block());
+        let sectors = self.geometry.sectors(indirect + u64::from(count));
+        let taken = self
+            .core
+            .admit(ino, sectors)
+            .and_then(|()| self.maps.take(self.core, ino, lbn, count, Purpose::Data(wanted)));
+        let (at, bitmap) = match (taken, &path) {
+            (Ok(taken), _) => taken,
+            (Err(error), Some(path)) => {
+                self.map().abandon_path(ino, path)?;
+                return Err(error);
+            }
+            (Err(error), None) => return Err(error),
+        };
         // Where a hole was its zeros would be lost, if the disk came to lead to the former contents
         // of the new place.
         let node = self.core.node(ino)?;
@@ -311,6 +316,7 @@ impl<F: Indirect> Files<'_, F> {
         let role = self.data_role(ino)?;
         let grown = self.geometry.sectors(u64::from(want - have));
         let old_len = index(have) * fsize;
+        self.core.admit(ino, grown)?;
         if let Some(bitmap) = self.maps.extend(self.core, at, have, want)? {
             let more = index(want - have) * fsize;
             let behind = at + u64::from(have);

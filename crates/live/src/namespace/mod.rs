@@ -161,8 +161,9 @@ impl<F: OrderedLinks> Namespace<'_, F> {
         if let NewFile::Device(_, number) = new {
             node.device = *number;
         }
+        self.live.volume.core.admit_inode(node.uid, node.gid)?;
         self.live.volume.format.fit_new(&mut self.live.volume.core, dir, &mut node, new)?;
-        self.live.volume.core.nodes.insert(ino, node);
+        self.live.volume.core.nodes.insert_new(ino, node);
         match new {
             NewFile::Directory => {
                 let unit = self.first_unit(ino, dir);

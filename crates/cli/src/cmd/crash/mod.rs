@@ -108,7 +108,7 @@ impl From<RunError> for Failure {
         match *source {
             FsError::Device(_) | FsError::Io { .. } => Self::new(Kind::System, what),
             FsError::Corrupt { .. } => Self::new(Kind::Corrupt, what),
-            FsError::NoSpace(_) => Self::new(Kind::NoSpace, what),
+            FsError::NoSpace(_) | FsError::OverQuota(_) => Self::new(Kind::NoSpace, what),
             _ => Self::usage(what),
         }
     }

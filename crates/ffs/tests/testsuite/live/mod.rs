@@ -10,6 +10,7 @@ mod failing;
 mod fsync;
 mod held;
 mod memory;
+mod quota;
 pub(crate) mod recount;
 mod recover;
 mod refusals;
