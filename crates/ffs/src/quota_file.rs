@@ -4,13 +4,25 @@ use crate::ondisk::{QUOTA_MAGIC, QUOTA_VERSION, Quota32, Quota64, QuotaHeader};
 use crate::superblock::Order;
 use seekless_fs::field::{byte, index, invalid, parse, wide};
 use seekless_fs::{FsError, Location};
-use seekless_live::{Allowance, Quota};
+use seekless_live::{Allowance, Quota, QuotaKind};
+use seekless_units::Ino;
 use smallvec::SmallVec;
 use zerocopy::byteorder::{BE, ByteOrder, LE};
 use zerocopy::{Immutable, IntoBytes};
 
 /// The bytes of a record.
-pub(crate) type Record = SmallVec<[u8; 64]>;
+pub(crate) type RecordBytes = SmallVec<[u8; 64]>;
+
+/// The names of quota files, where none are given (`QUOTAFILENAME`, `INITQFNAMES`).
+pub(crate) const USUAL: [&str; 2] = ["quota.user", "quota.group"];
+
+/// A quota file in use.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QuotaFile {
+    pub(crate) kind: QuotaKind,
+    pub(crate) ino: Ino,
+    pub(crate) format: QuotaFormat,
+}
 
 /// The format of a quota file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -100,8 +112,8 @@ impl QuotaFormat {
     }
 
     /// The bytes of a record. Numbers that the format has no place for become its largest.
-    pub(crate) fn encode(self, quota: &Quota) -> Record {
-        let bytes = |raw: &dyn Raw| Record::from_slice(raw.raw());
+    pub(crate) fn encode(self, quota: &Quota) -> RecordBytes {
+        let bytes = |raw: &dyn Raw| RecordBytes::from_slice(raw.raw());
         match self {
             Self::Words(Order::Little) => bytes(&cut::<LE>(quota)),
             Self::Words(Order::Big) => bytes(&cut::<BE>(quota)),

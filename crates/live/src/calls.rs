@@ -1,5 +1,6 @@
 //! Operations on a file system in use.
 
+use crate::quota_files::{write_quotas, write_quotas_for};
 use crate::trim::trim_some;
 use crate::{Live, Named, Names};
 use seekless_cache::{CommitWork, Commits};
@@ -254,13 +255,13 @@ impl<F: Named> Operate for Live<F> {
     }
 
     fn fsync(&mut self, ino: Ino) -> Result<(), FsError> {
-        self.put_quotas_for(ino)?;
+        write_quotas_for(self, ino)?;
         let done = self.make_durable(ino);
         self.volume.noted(done)
     }
 
     fn sync(&mut self) -> Result<(), FsError> {
-        self.put_quotas()?;
+        write_quotas(self)?;
         let done =
             self.write_everything().and_then(|()| self.volume.core.cache.blocks_mut().flush());
         self.volume.noted(done)
@@ -298,7 +299,7 @@ impl<F: Named> Operate for Live<F> {
 
     fn fsync_part(&mut self, ino: Ino, parts: &mut FsyncParts) -> Result<Option<Work>, FsError> {
         if parts.passes == 0 {
-            self.put_quotas_for(ino)?;
+            write_quotas_for(self, ino)?;
         }
         let done = self.make_durable_apart(ino, parts);
         Ok(self.volume.noted(done)?.map(boxed))
@@ -364,7 +365,7 @@ impl<F: Named> Operate for Live<F> {
                 self.volume.fail(error);
             }
             // Files that could not be deleted are orphans still.
-            let closed = self.put_quotas().and_then(|()| self.close());
+            let closed = write_quotas(self).and_then(|()| self.close());
             let closed = self.volume.noted(closed);
             if left.is_ok() {
                 closed?;
@@ -398,33 +399,6 @@ impl<F: Named> Live<F> {
         self.volume.check_settable(ino)?;
         self.volume.format.set_xattr(&mut self.volume.core, ino, name, value, mode)?;
         self.volume.touch(ino)
-    }
-
-    /// Writes usage and times to the quota files. Where a file has no room for some, that is only
-    /// logged: it is counted again when the volume is next mounted with quotas.
-    fn put_quotas(&mut self) -> Result<(), FsError> {
-        self.volume.core.settle_quotas();
-        if !self.volume.core.quotas().is_some_and(|quotas| quotas.any_changed())
-            || self.volume.has_failed()
-            || self.volume.is_closed()
-        {
-            return Ok(());
-        }
-        let may_spend = std::mem::replace(&mut self.volume.core.may_spend_reserve, true);
-        let put = self.change(|live| live.volume.format.put_quotas(&mut live.volume.core));
-        self.volume.core.may_spend_reserve = may_spend;
-        match put {
-            Err(error @ (FsError::NoSpace(_) | FsError::TooLarge(_))) => {
-                tracing::warn!("a quota file lacks some usage: {error}");
-                Ok(())
-            }
-            put => put,
-        }
-    }
-
-    /// As [`Live::put_quotas`], if a file is one of those.
-    fn put_quotas_for(&mut self, ino: Ino) -> Result<(), FsError> {
-        if self.volume.core.is_quota_file(ino) { self.put_quotas() } else { Ok(()) }
     }
 
     /// Writes all remaining changes, and marks the volume as not in use any more.

@@ -170,7 +170,7 @@ impl<M> Core<M> {
         quotas.admit(&new, more, self.may_spend_reserve, now)
     }
 
-    /// Charges what the nodes take now. To be called between operations.
+    /// Charges nodes as they are now. To be called between operations.
     pub(crate) fn settle_quotas(&mut self) {
         let Some(quotas) = &mut self.quotas else { return };
         let moved = self.nodes.take_moved();

@@ -59,7 +59,7 @@
 //!   disk), `delayed.rs` (contents without a place), `action.rs`, `cut.rs`, `volume/parents.rs`
 //!   (directories of looked-up files), `directories/index.rs` and `directories/departures.rs`
 //!   (names in memory, and those that are about to go).
-//! - `quota.rs`: usage and limits of users and groups.
+//! - Quotas: `quota.rs` (usage and limits of users and groups), `quota_files.rs` (written).
 //! - For formats: `table.rs` (inodes in tables), `indirect/` (files mapped by twelve numbers and
 //!   three trees, trait `Indirect`), `attributes.rs` (a list of extended attributes changed).
 //! - `fault.rs`: rules that tests break.
@@ -108,6 +108,7 @@ mod pieces;
 #[path = "../../fs/tests/shared/property.rs"]
 mod property;
 mod quota;
+mod quota_files;
 mod recovery;
 mod removal;
 mod table;

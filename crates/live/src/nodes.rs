@@ -16,7 +16,7 @@ use std::ops::Deref;
 pub struct Nodes<M> {
     of: HashMap<Ino, Box<Node<M>>>,
     spare: Vec<Box<Node<M>>>,
-    /// Where quotas are kept: what is charged for the nodes.
+    /// Charges of the nodes, where quotas are kept.
     ledger: Option<Box<Ledger>>,
 }
 
@@ -89,12 +89,12 @@ impl<M> Nodes<M> {
         }
     }
 
-    /// Notes from now on what is charged for nodes.
+    /// Notes charges of nodes from now on.
     pub(crate) fn keep_ledger(&mut self, ledger: Ledger) {
         self.ledger = Some(Box::new(ledger));
     }
 
-    /// What is charged for nodes, where quotas are kept.
+    /// The charges of nodes, where quotas are kept.
     pub(crate) fn ledger(&self) -> Option<&Ledger> {
         self.ledger.as_deref()
     }

@@ -1,9 +1,9 @@
 //! Disk quotas: how much each user and each group has, and how much they may have.
 //!
-//! What an inode takes is charged to its owner and its group. [`Ledger`] hears of every node that
-//! an operation may have changed, and compares it with what was charged for it: so creation, growth,
-//! cuts, removal and changes of owner need no code of their own. Before space is taken,
-//! [`Core::admit`](crate::Core::admit) and its kin refuse what a limit forbids.
+//! Inodes and their sectors are charged to owner and group. [`Ledger`] notes every node that an
+//! operation may have changed, and compares it with its charge: so creation, growth, cuts, removal
+//! and changes of owner need no code of their own. Before space is taken,
+//! [`Core::admit`](crate::Core::admit) and its kin enforce the limits.
 //!
 //! The rules are those of FreeBSD (`chkdq`, `chkiq` and `getinoquota` of `sys/ufs/ufs/ufs_quota.c`):
 //! a hard limit is one more than the most that there may be; above a soft limit there is time until
@@ -145,7 +145,7 @@ impl Book {
 #[derive(Clone, Debug, Default)]
 pub struct Quotas {
     books: [Option<Book>; 2],
-    /// What the operation under way has been allowed, by kind and id, and is not charged yet.
+    /// Usage that the operation under way was allowed, by kind and id, and that is not charged yet.
     admitted: BTreeMap<(QuotaKind, u32), Usage>,
 }
 
@@ -269,7 +269,7 @@ impl Quotas {
         Ok(())
     }
 
-    /// Charges what nodes take now in place of what they took before.
+    /// Replaces charges of nodes by their new ones.
     pub(crate) fn settle(&mut self, moved: &[(Option<Charge>, Option<Charge>)], now: i64) {
         self.admitted.clear();
         let mut sums: BTreeMap<(QuotaKind, u32), (i128, i128)> = BTreeMap::new();
@@ -297,7 +297,7 @@ impl Quotas {
     }
 }
 
-/// What is charged for an inode, and to whom.
+/// The sectors of an inode, and its owners, to whom they are charged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Charge {
     uid: u32,
@@ -322,7 +322,7 @@ pub(crate) fn is_counted(uid: u32, gid: u32) -> bool {
 pub(crate) struct Ledger {
     /// Files that are not charged to anybody: the quota files.
     exempt: Vec<Ino>,
-    /// What is charged for the nodes that may have changed since.
+    /// Charges of the nodes that may have changed since.
     touched: HashMap<Ino, Option<Charge>>,
     /// Charges of nodes that are not in memory any more, before and after.
     moved: Vec<(Option<Charge>, Option<Charge>)>,
@@ -334,7 +334,7 @@ impl Ledger {
         Self { exempt, ..Self::default() }
     }
 
-    /// What is to be charged for a node. Files that count as free already, snapshots and quota
+    /// The charge for a node as it is. Files that count as free already, snapshots and quota
     /// files are not charged.
     pub(crate) fn charge<M>(&self, node: &Node<M>) -> Option<Charge> {
         let is_free = node.counted_free || node.restrictions.snapshot;
@@ -411,7 +411,7 @@ mod tests {
     #[test]
     fn a_soft_limit_counts_once_its_time_is_over() {
         let one = Allowance { soft: 100, used: 99, expires: NOW, ..Allowance::default() };
-        // What crosses it is allowed, and begins the time.
+        // Crossing it is allowed, and begins the time.
         assert!(one.allows(50, NOW + 1));
         let above = Allowance { used: 100, ..one };
         assert!(above.allows(1, NOW));

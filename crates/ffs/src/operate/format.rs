@@ -2,12 +2,12 @@
 
 use super::map::Map;
 use super::map::{Core, Node};
-use super::quotas::USUAL;
 use super::{Ffs, FfsLive, LiveOptions};
 use super::{recovery, release, take};
 use crate::entry;
 use crate::inode::{linux_flags, with_linux_flags};
 use crate::ondisk::flag;
+use crate::quota_file::{QuotaFile, USUAL};
 use crate::superblock::{self, Super};
 use seekless_cache::Config;
 use seekless_device::{BlockDevice, Clock};
@@ -133,7 +133,37 @@ impl Format for Ffs {
     }
 
     fn put_quotas(&mut self, core: &mut Core) -> Result<(), FsError> {
-        self.write_quotas(core)
+        let mut done = Ok(());
+        for QuotaFile { kind, ino, format } in self.quota_files.clone() {
+            if !core.nodes.contains_key(&ino) {
+                let node = self.load_node(core, ino)?;
+                core.nodes.insert(ino, node);
+            }
+            let Some(quotas) = core.quotas() else { return Ok(()) };
+            let changed: Vec<_> = quotas.changed(kind).collect();
+            let mut any = false;
+            for (id, quota) in changed {
+                let bytes = format.encode(&quota);
+                match self.write_bytes(core, ino, format.place(id), &bytes) {
+                    Ok(written) => {
+                        debug_assert_eq!(written, bytes.len(), "a record lies in one block");
+                        any = true;
+                        if let Some(quotas) = core.quotas() {
+                            quotas.note_written(kind, id);
+                        }
+                    }
+                    Err(error @ (FsError::NoSpace(_) | FsError::TooLarge(_))) => done = Err(error),
+                    Err(error) => return Err(error),
+                }
+            }
+            if any {
+                let now = core.now();
+                let node = core.node(ino)?;
+                (node.mtime, node.ctime) = (now, now);
+                self.put_rest(core, ino)?;
+            }
+        }
+        done
     }
 
     fn put_summaries(&mut self, core: &mut Core) -> Result<(), FsError> {

@@ -8,7 +8,7 @@
 //! - `xattr`: extended attributes;
 //! - `take`, `snapshot`: the image that a new snapshot keeps; `release`: snapshots that become
 //!   empty files; `copies`: room for the copies that snapshots need;
-//! - `quotas`: quota files, read and written;
+//! - `quotas`: quota files, read when the volume is mounted;
 //! - `mount`, `seal`: opening, closing, check hashes; `recovery`: after a crash, while it is in use.
 
 mod allocator;
@@ -36,12 +36,12 @@ pub use quotas::{QuotaFiles, keep_quotas};
 pub use seekless_live::Fault as LiveFault;
 pub use seekless_live::Wall;
 
+use crate::quota_file::QuotaFile;
 use crate::superblock::Super;
 use allocator::Allocator;
 use copies::Copies;
 use format::Typed;
 use hashbrown::HashSet;
-use quotas::QuotaFile;
 use seekless_live::{Limits, Live, Progress};
 use seekless_units::Ino;
 use std::sync::Arc;

@@ -55,7 +55,12 @@ impl Ffs {
         Ok(node)
     }
 
-    /// What the flags of a file forbid. Quota files in use are changed by nobody else.
+    /// Whether a file is a quota file in use.
+    fn is_quota_file(&self, ino: Ino) -> bool {
+        self.quota_files.iter().any(|file| file.ino == ino)
+    }
+
+    /// Operations that the flags of a file forbid. Quota files in use are changed by nobody else.
     pub(super) fn restrictions_of(&self, ino: Ino, flags: u32) -> Restrictions {
         let restrictions = restrictions(flags);
         Restrictions {

@@ -1,7 +1,7 @@
 //! Quota files: read when the volume is mounted, with usage as the inodes have it, and written when
 //! it is synchronized or unmounted.
 //!
-//! What is in the files counts for limits and times alone. FreeBSD runs `quotacheck` at each boot
+//! Only limits and times are taken from the files. FreeBSD runs `quotacheck` at each boot
 //! (`/etc/rc.d/quota`), since nothing tells whether the usage in them is current: a volume may have
 //! crashed, or been in use without quotas.
 
@@ -9,7 +9,7 @@ use super::map::Core;
 use super::{Ffs, FfsLive};
 use crate::inode::Inode;
 use crate::ondisk::ROOT;
-use crate::quota_file::QuotaFormat;
+use crate::quota_file::{QuotaFile, QuotaFormat, USUAL};
 use seekless_device::BlockDevice;
 use seekless_fs::field::{index, slice, truncated, wide};
 use seekless_fs::operate::{NewFile, Operate, Ownership};
@@ -24,9 +24,6 @@ const OWNER: Ownership = Ownership { uid: 0, gid: 5, perm: 0o640 };
 
 /// Bytes of a quota file that are read together.
 const PIECE: u64 = 1 << 20;
-
-/// The names of quota files, where none are given (`QUOTAFILENAME`, `INITQFNAMES`).
-pub(super) const USUAL: [&str; 2] = ["quota.user", "quota.group"];
 
 /// The quotas that are kept, and their files: paths in the volume.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -78,14 +75,6 @@ impl QuotaFiles {
     }
 }
 
-/// A quota file in use.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct QuotaFile {
-    kind: QuotaKind,
-    ino: Ino,
-    format: QuotaFormat,
-}
-
 /// Keeps quotas on a volume that was just opened. Limits and times are read from the quota files,
 /// which are made if there are none, in the format of 64 bits; usage is counted.
 ///
@@ -113,7 +102,7 @@ pub fn keep_quotas(live: &mut FfsLive, files: &QuotaFiles) -> Result<(), FsError
     live.sync()?;
     let inos: Vec<Ino> = open.iter().map(|file| file.ino).collect();
     let (format, core) = live.parts();
-    let counted = format.count_usage(core, &inos)?;
+    let counted = count(format, core, &inos)?;
     let now = core.now().secs;
     let mut quotas = Quotas::new();
     for (kind, limits) in limits {
@@ -226,89 +215,36 @@ impl Counted {
     }
 }
 
-impl Ffs {
-    /// Whether a file is a quota file in use.
-    pub(super) fn is_quota_file(&self, ino: Ino) -> bool {
-        self.quota_files.iter().any(|file| file.ino == ino)
-    }
-
-    /// Counts what owners have, but for snapshots and quota files (`chkquota` of FreeBSD's
-    /// `quotacheck`). Everything is on the disk.
-    fn count_usage(&mut self, core: &mut Core, quota_files: &[Ino]) -> Result<Counted, FsError> {
-        let mut counted = Counted::default();
-        let (per_block, len) = (self.sb.inodes_per_block(), index(self.sb.inode_size()));
-        let mut block = vec![0; index(self.sb.bsize)];
-        for group in (0..self.sb.ncg).map(GroupNo::new) {
-            for first in (0..self.sb.ipg).step_by(index(per_block)) {
-                let mut used = Vec::new();
-                for slot in first..self.sb.ipg.min(first + per_block) {
-                    if self.allocator.groups_mut().inode_in_use(core, group, slot)? {
-                        used.push(Ino::new(group.get() * self.sb.ipg + slot));
-                    }
+/// Counts the usage of all owners, without snapshots and quota files (`chkquota` of FreeBSD's
+/// `quotacheck`). Everything is on the disk.
+fn count(format: &mut Ffs, core: &mut Core, quota_files: &[Ino]) -> Result<Counted, FsError> {
+    let mut counted = Counted::default();
+    let (per_block, len) = (format.sb.inodes_per_block(), index(format.sb.inode_size()));
+    let mut block = vec![0; index(format.sb.bsize)];
+    for group in (0..format.sb.ncg).map(GroupNo::new) {
+        for first in (0..format.sb.ipg).step_by(index(per_block)) {
+            let mut used = Vec::new();
+            for slot in first..format.sb.ipg.min(first + per_block) {
+                if format.allocator.groups_mut().inode_in_use(core, group, slot)? {
+                    used.push(Ino::new(group.get() * format.sb.ipg + slot));
                 }
-                let used = used.into_iter().filter(|ino| ino.get() >= ROOT);
-                for (n, ino) in used.enumerate() {
-                    let place = self.sb.inode_place(ino)?;
-                    if n == 0 {
-                        let at = place.block.get() * u64::from(self.sb.fsize);
-                        self.copies.device().read_bytes(ByteLen::new(at), &mut block)?;
-                    }
-                    let lost = || truncated(Location::of("inode").in_inode(ino));
-                    let bytes = slice(&block, place.skip, len).ok_or_else(lost)?;
-                    let inode = Inode::decode(&self.sb, ino, bytes)?;
-                    let is_file = inode.mode() != 0 && !inode.is_snapshot();
-                    if is_file && !quota_files.contains(&ino) {
-                        counted.add(&inode);
-                    }
+            }
+            let used = used.into_iter().filter(|ino| ino.get() >= ROOT);
+            for (n, ino) in used.enumerate() {
+                let place = format.sb.inode_place(ino)?;
+                if n == 0 {
+                    let at = place.block.get() * u64::from(format.sb.fsize);
+                    format.copies.device().read_bytes(ByteLen::new(at), &mut block)?;
+                }
+                let lost = || truncated(Location::of("inode").in_inode(ino));
+                let bytes = slice(&block, place.skip, len).ok_or_else(lost)?;
+                let inode = Inode::decode(&format.sb, ino, bytes)?;
+                let is_file = inode.mode() != 0 && !inode.is_snapshot();
+                if is_file && !quota_files.contains(&ino) {
+                    counted.add(&inode);
                 }
             }
         }
-        Ok(counted)
     }
-
-    /// Writes the quotas that have changed to their files.
-    pub(super) fn write_quotas(&mut self, core: &mut Core) -> Result<(), FsError> {
-        let mut done = Ok(());
-        for QuotaFile { kind, ino, format } in self.quota_files.clone() {
-            if !core.nodes.contains_key(&ino) {
-                let node = self.load_node(core, ino)?;
-                core.nodes.insert(ino, node);
-            }
-            let Some(quotas) = core.quotas() else { return Ok(()) };
-            let changed: Vec<(u32, Quota)> = quotas.changed(kind).collect();
-            let mut any = false;
-            for (id, quota) in changed {
-                match self.write_quota(core, ino, format.place(id), &format.encode(&quota)) {
-                    Ok(()) => {
-                        any = true;
-                        if let Some(quotas) = core.quotas() {
-                            quotas.note_written(kind, id);
-                        }
-                    }
-                    Err(error @ (FsError::NoSpace(_) | FsError::TooLarge(_))) => done = Err(error),
-                    Err(error) => return Err(error),
-                }
-            }
-            if any {
-                let now = core.now();
-                let node = core.node(ino)?;
-                (node.mtime, node.ctime) = (now, now);
-                seekless_live::Format::put_attributes(self, core, ino)?;
-            }
-        }
-        done
-    }
-
-    /// Writes a record. It lies in one block, so that it is written wholly or not.
-    fn write_quota(
-        &mut self,
-        core: &mut Core,
-        ino: Ino,
-        at: u64,
-        record: &[u8],
-    ) -> Result<(), FsError> {
-        let written = seekless_live::Format::write_bytes(self, core, ino, at, record)?;
-        debug_assert_eq!(written, record.len(), "a record lies in one block");
-        Ok(())
-    }
+    Ok(counted)
 }
