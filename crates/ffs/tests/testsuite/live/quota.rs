@@ -277,7 +277,7 @@ impl Users {
             }
             70..77 => {
                 let (uid, gid) = (self.id(), self.id());
-                let uid = Some(uid).filter(|_| kind % 2 == 0);
+                let uid = Some(uid).filter(|_| kind.is_multiple_of(2));
                 let set = SetAttr { uid, gid: Some(gid), ..SetAttr::default() };
                 Box::new(move |live| live.set_attr(ino, &set).map(drop))
             }
