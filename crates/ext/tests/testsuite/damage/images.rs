@@ -13,9 +13,6 @@ pub(crate) const IMAGES: &[(&str, &[u8])] = &[
     ("fastcommit", include_bytes!("../../images/fastcommit.img.gz")),
 ];
 
-/// One with quota files, in which only these are damaged.
-pub(crate) const QUOTA: &[u8] = include_bytes!("../../images/quota.img.gz");
-
 /// An image's bytes.
 pub(crate) fn unpack(compressed: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();

@@ -18,6 +18,8 @@ use std::sync::Arc;
 /// The quota files of users, groups and projects.
 const FILES: [u32; 3] = [3, 4, 12];
 const BLOCK: u64 = 1024;
+/// The image, made by `make.sh` as the others; only its quota files are damaged.
+const IMAGE: &[u8] = include_bytes!("../../images/quota.img.gz");
 
 /// A sound volume, and the places of its quota files' bytes.
 pub(crate) struct Base {
@@ -27,7 +29,7 @@ pub(crate) struct Base {
 
 /// The volume in `tests/images`.
 pub(crate) fn base() -> Base {
-    let bytes = images::unpack(images::QUOTA);
+    let bytes = images::unpack(IMAGE);
     let device = Arc::new(MemoryDevice::new(bytes.clone()));
     let image = ExtImage::open(device, OpenOptions::default()).expect("sound image");
     let mut places = Vec::new();
