@@ -424,6 +424,126 @@ fn layers_of_layouts_and_archives_are_the_same() {
     assert_eq!(found, again.paths().iter().map(of).collect::<Vec<_>>());
 }
 
+/// Layers without entries, one twice, and one that changes nothing but a mode.
+#[test]
+fn layers_that_change_little() {
+    let shop = Workshop::new("little");
+    let nothing = archive(&[]);
+    let base = archive(&[dir("d", 0o755, 0), file("d/x", "x"), file("y", "y")]);
+    let mode = archive(&[dir("d", 0o700, 9)]);
+    let layers = [nothing.clone(), base.clone(), base, mode, nothing.clone()];
+    shop.layout(&[shop.image("t", &layers), shop.image("empty", &[nothing.clone(), nothing])]);
+    let layout = shop.dir.to_str().expect("path").to_string();
+    let images = Images::build(&shop, "images", &layout, &["--tag", "t"]);
+    let names = |nth: usize| -> Vec<String> {
+        let found = images.listing(nth);
+        let name = |line: &str| line.split(' ').next().map(String::from);
+        found.lines().skip(2).filter_map(name).collect()
+    };
+    assert!(names(0).is_empty() && names(4).is_empty());
+    assert_eq!(names(1), ["./d", "./d/x", "./y"]);
+    assert_eq!(names(2), names(1));
+    assert_eq!(names(3), ["./d"]);
+    assert!(images.listing(3).contains("./d type=dir mode=0700 uid=9"));
+    // The root of an image without entries has the attributes that the options give it.
+    let options = ["--tag", "empty", "--owner", "5:6"];
+    let images = Images::build(&shop, "empty", &layout, &options);
+    let whole = shop.scratch.join("whole.img");
+    text(&seekless(&[&["build", &layout, "-o", &whole, "-q"], &options[..]].concat()));
+    let wanted = manifest(&whole, &["lost+found"]);
+    assert!(wanted.contains("uid=5 gid=6"), "{wanted}");
+    for nth in 0..2 {
+        same("empty", &images.listing(nth), &wanted);
+    }
+}
+
+/// Each image begins with the blocks that a trace of the whole reads of it.
+#[test]
+fn traces_are_split() {
+    let shop = Workshop::new("traces");
+    let contents = "x".repeat(9000);
+    let base = archive(&[
+        dir("d", 0o755, 0),
+        file("d/a", &contents),
+        file("d/b", &contents),
+        file("d/c", &contents),
+        owned("link", b'2', "d", (0o777, 0, 3), b""),
+    ]);
+    let above = archive(&[file("d/b", &contents), file("d/e", &contents), file("d/f", &contents)]);
+    shop.layout(&[shop.image("t", &[base, above])]);
+    let layout = shop.dir.to_str().expect("path").to_string();
+    let trace = shop.scratch.join("boot.trace");
+    let read = |path: &str| format!("{{\"op\":\"read\",\"path\":\"{path}\"}}\n");
+    let events = ["/d/c", "/link/f", "/d/a", "/link/b"].map(read).concat();
+    fs::write(&trace, format!("{{\"seekless_trace\":1}}\n{events}")).expect("write");
+    let plain = Images::build(&shop, "plain", &layout, &[]);
+    let traced = Images::build(&shop, "traced", &layout, &["--trace", &trace]);
+    let block = |images: &Images, nth: usize, path: &str| -> u64 {
+        let said = run("debugfs", &["-R", &format!("bmap {path} 0"), &images.paths()[nth]]);
+        said.trim().parse().unwrap_or_else(|_| panic!("{path}: {said}"))
+    };
+    let is_first =
+        |images: &Images, nth, one, other| block(images, nth, one) < block(images, nth, other);
+    for (nth, one, other) in [(0, "/d/c", "/d/a"), (1, "/d/f", "/d/b"), (1, "/d/b", "/d/e")] {
+        assert!(is_first(&traced, nth, one, other), "{nth}: {one} before {other}");
+    }
+    assert!(is_first(&plain, 0, "/d/a", "/d/c") && is_first(&plain, 1, "/d/b", "/d/f"));
+    traced.paths().iter().for_each(|image| check(image));
+}
+
+/// Archives are compared with the diff IDs of the configuration, as umoci and containerd do.
+#[test]
+fn diff_ids_are_compared() {
+    let layers = base_and_changes();
+    let named = |diffs: &[String]| {
+        let root = serde_json::json!({ "type": "layers", "diff_ids": diffs });
+        serde_json::json!({ "architecture": "amd64", "os": "linux", "rootfs": root })
+            .to_string()
+            .into_bytes()
+    };
+    let right = layers.each_ref().map(|layer| format!("sha256:{}", digest(layer)));
+    let swapped = [right[1].clone(), right[0].clone()];
+    let unknown = [right[0].clone(), "sha512:00".to_string()];
+    for (nth, (config, code, why)) in [
+        (named(&swapped), 3, "do not match the diff ID"),
+        (named(&right[..1]), 3, "2 layers, but 1 diff IDs"),
+        (named(&unknown), 4, "digest sha512:00"),
+        (b"{}".to_vec(), 3, "rootfs"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let shop = Workshop::new(&format!("diff-ids-{nth}"));
+        shop.layout(&[shop.configured("t", &layers, &config)]);
+        let layout = shop.dir.to_str().expect("path").to_string();
+        let out = shop.scratch.join("out");
+        for form in ["overlay", "keep"] {
+            let args = ["build", &layout, "--layers", "-o", &out, "--whiteouts", form];
+            let (found, said) = failure(&seekless(&args));
+            assert!(found == code && said.contains(why), "{nth}: {found}: {said}");
+            assert!(!Path::new(&out).exists());
+        }
+        if nth == 0 && ready("umoci") {
+            let bundle = shop.scratch.join("bundle");
+            let args = ["unpack", "--image", &format!("{layout}:t"), &bundle];
+            let output = Command::new("umoci").args(args).output().expect("umoci");
+            assert!(!output.status.success(), "umoci takes it");
+        }
+    }
+}
+
+#[test]
+fn more_layers_than_overlayfs_takes() {
+    let shop = Workshop::new("many");
+    let one = archive(&[file("a", "a")]);
+    shop.layout(&[shop.image("t", &vec![one; 501])]);
+    let layout = shop.dir.to_str().expect("path").to_string();
+    let out = shop.scratch.join("out");
+    let (code, said) = failure(&seekless(&["build", &layout, "--layers", "-o", &out]));
+    assert!(code == 4 && said.contains("501 layers, of which overlayfs takes 500"), "{said}");
+    assert!(!Path::new(&out).exists());
+}
+
 #[test]
 fn refusals() {
     let shop = Workshop::new("refusals");

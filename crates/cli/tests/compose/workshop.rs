@@ -95,8 +95,18 @@ impl Workshop {
 
     /// Adds an image to a layout; returns the descriptor of its manifest, with a tag.
     pub(crate) fn image(&self, tag: &str, layers: &[Vec<u8>]) -> serde_json::Value {
+        self.configured(tag, layers, &self.config(layers))
+    }
+
+    /// The same with a configuration of its own.
+    pub(crate) fn configured(
+        &self,
+        tag: &str,
+        layers: &[Vec<u8>],
+        config: &[u8],
+    ) -> serde_json::Value {
         let prefix = "application/vnd.oci.image";
-        let config = self.blob(&format!("{prefix}.config.v1+json"), &self.config(layers));
+        let config = self.blob(&format!("{prefix}.config.v1+json"), config);
         let layers: Vec<_> = layers
             .iter()
             .map(|layer| self.blob(&format!("{prefix}.layer.v1.tar"), layer))

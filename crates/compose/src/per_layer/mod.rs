@@ -60,7 +60,7 @@ pub struct LayerWritten {
     /// That of the layer's archive as the container image has it.
     pub digest: String,
     /// The digest of this layer and those below it, as the image specification of OCI chains them.
-    /// With equal options, the image depends on nothing else.
+    /// With equal options, and without traces, the image depends on nothing else.
     pub chain_id: String,
     /// The name of the image in the directory.
     pub file: String,
@@ -105,36 +105,18 @@ impl LayersBuild<'_> {
             (0..layers.len()).map(|nth| self.target(nth)).collect::<Result<_, _>>()?;
         let trees = layers.iter().map(|layer| layer.source.tree()).collect();
         let traces = traces::split(self.traces, self.image.whole.tree(), trees);
-        let mut chain: Option<String> = None;
-        let mut written = Vec::with_capacity(layers.len());
-        for (nth, ((layer, target), traces)) in layers.iter().zip(&targets).zip(&traces).enumerate()
-        {
-            let diff_id = format!("sha256:{}", layer.diff_id);
-            let chain_id = match &chain {
-                Some(below) => {
-                    format!("sha256:{}", sha256(format!("{below} {diff_id}").as_bytes()))
-                }
-                None => diff_id.clone(),
-            };
+        let chain_ids = chain_ids(layers.iter().map(|layer| &layer.diff_id));
+        let mut lens = Vec::with_capacity(layers.len());
+        for (nth, (layer, target)) in layers.iter().zip(&targets).enumerate() {
             let build = Build {
                 source: layer.source.as_ref(),
                 name: &format!("{}: layer {nth}", self.name),
-                traces,
+                traces: &traces[nth],
                 storage: self.storage,
                 destination: Destination::whole(target),
                 progress: self.progress,
             };
-            let len = build.write(&self.options_of(&chain_id)?, None)?.len;
-            chain = Some(chain_id.clone());
-            written.push(LayerWritten {
-                diff_id,
-                digest: format!("sha256:{}", layer.digest),
-                chain_id,
-                file: self.file(nth),
-                len,
-                format: String::new(),
-                files: u64::try_from(layer.source.tree().nodes().len()).unwrap_or(u64::MAX),
-            });
+            lens.push(build.write(&self.options_of(&chain_ids[nth])?, None)?.len);
         }
         // An older list must not stand beside images that it does not describe.
         match fs::remove_file(&list) {
@@ -144,15 +126,30 @@ impl LayersBuild<'_> {
             _ => {}
         }
         targets.into_iter().try_for_each(Target::finish)?;
-        for one in &mut written {
-            let options = OpenOptions { ignore_checksums: false, skip_journal: false };
-            let path = self.directory.join(&one.file);
-            let image = seekless_images::open(&path, &Place::default(), options)?;
-            one.format = image.geometry().format.to_string();
-        }
+        let parts = chain_ids.into_iter().zip(lens).enumerate();
+        let written: Vec<LayerWritten> = parts
+            .map(|(nth, (chain_id, len))| self.written(nth, chain_id, len))
+            .collect::<Result<_, _>>()?;
         let text = self.list(&written).to_string();
         output::replace(&list, |out| writeln!(out, "{text}"))?;
         Ok(written)
+    }
+
+    /// The entry of the list for a layer whose image is finished.
+    fn written(&self, nth: usize, chain_id: String, len: ByteLen) -> Result<LayerWritten, Error> {
+        let layer = &self.image.layers[nth];
+        let file = self.file(nth);
+        let options = OpenOptions { ignore_checksums: false, skip_journal: false };
+        let image = seekless_images::open(&self.directory.join(&file), &Place::default(), options)?;
+        Ok(LayerWritten {
+            diff_id: format!("sha256:{}", layer.diff_id),
+            digest: format!("sha256:{}", layer.digest),
+            chain_id,
+            file,
+            len,
+            format: image.geometry().format.to_string(),
+            files: u64::try_from(layer.source.tree().nodes().len()).unwrap_or(u64::MAX),
+        })
     }
 
     /// The list as JSON: the layers, the lowest first, and the form of their whiteouts.
@@ -233,6 +230,21 @@ fn create(directory: &Path) -> Result<bool, Error> {
             Ok(true)
         }
     }
+}
+
+/// For each layer, the digest of it and those below it (image specification of OCI, "Layer
+/// ChainID").
+fn chain_ids<'a>(diff_ids: impl Iterator<Item = &'a String>) -> Vec<String> {
+    let chain = diff_ids.scan(None::<String>, |below, diff_id| {
+        let own = match below {
+            Some(below) => sha256(format!("{below} sha256:{diff_id}").as_bytes()),
+            None => diff_id.clone(),
+        };
+        let chain_id = format!("sha256:{own}");
+        *below = Some(chain_id.clone());
+        Some(chain_id)
+    });
+    chain.collect()
 }
 
 fn sha256(bytes: &[u8]) -> String {

@@ -3,58 +3,87 @@
 use seekless_fs::FileKind;
 use seekless_fs::tree::{NodeId, Tree};
 use seekless_layout::trace::{EventRef, Events, Op};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Symlinks followed before a path is given up, as the kernel.
 const MAX_LINKS: usize = 40;
 
 /// The events that concern each layer, the lowest first, with paths as the layer has them: symlinks
 /// of the whole are followed. Only the layer that a file comes from has accesses to it, since those
-/// below hide; every layer has those to directories.
+/// below hide; every layer has those to directories. Repeated accesses to a directory or a symlink
+/// read nothing more, and are left out.
 pub(super) fn split(traces: &[Events], whole: &Tree, layers: Vec<&Tree>) -> Vec<Vec<Events>> {
     let mut found: Vec<Vec<Events>> = vec![Vec::with_capacity(traces.len()); layers.len()];
     let mut owners = Owners { layers, known: HashMap::new() };
     for events in traces {
-        let mut own = vec![Events::default(); owners.layers.len()];
-        for event in events.iter() {
-            distribute(event, whole, &mut owners, &mut own);
+        let mut split = Split::new(whole, &mut owners);
+        // Ranges of a device are no file's.
+        for event in events.iter().filter(|event| *event.op != Op::Device) {
+            split.distribute(event);
         }
-        for (found, own) in found.iter_mut().zip(own) {
+        for (found, own) in found.iter_mut().zip(split.own) {
             found.push(own);
         }
     }
     found
 }
 
-fn distribute(event: EventRef<'_>, whole: &Tree, owners: &mut Owners<'_>, own: &mut [Events]) {
-    let follow = !matches!(event.op, Op::Readlink | Op::Lookup | Op::Stat);
-    let Resolved { path, links, node } = resolve(whole, event.path, follow);
-    for link in &links {
-        let read = EventRef { op: &Op::Readlink, path: link, offset: 0, length: None, ..event };
-        push(read, owners, own);
-    }
-    let is_file = node.is_some_and(|node| whole.node(node).kind != FileKind::Directory);
-    let event = EventRef { path: &path, ..event };
-    if is_file {
-        push(event, owners, own);
-    } else {
-        own.iter_mut().for_each(|events| events.push_ref(event));
-    }
+/// A trace being split.
+struct Split<'a, 'l> {
+    whole: &'a Tree,
+    owners: &'a mut Owners<'l>,
+    /// The events of each layer.
+    own: Vec<Events>,
+    /// Accesses to directories and symlinks, and to paths that are missing, which the layers have.
+    seen: HashSet<(Op, Vec<u8>)>,
+    /// The lowest of the layers that search a directory; those above it do so too.
+    searched: HashMap<Vec<u8>, usize>,
 }
 
-/// Adds an access to a file to the layer that it comes from. Layers above are searched for its name.
-fn push(event: EventRef<'_>, owners: &mut Owners<'_>, own: &mut [Events]) {
-    let Some(owner) = owners.of(event.path) else { return };
-    let slash = event.path.iter().rposition(|&byte| byte == b'/').unwrap_or_default();
-    let dir = &event.path[..slash.max(1).min(event.path.len())];
-    let search = EventRef { op: &Op::Readdir, path: dir, offset: 0, length: None, ..event };
-    own[owner].push_ref(event);
-    own[owner + 1..].iter_mut().for_each(|events| events.push_ref(search));
+impl<'a, 'l> Split<'a, 'l> {
+    fn new(whole: &'a Tree, owners: &'a mut Owners<'l>) -> Self {
+        let own = vec![Events::default(); owners.layers.len()];
+        Self { whole, owners, own, seen: HashSet::new(), searched: HashMap::new() }
+    }
+
+    fn distribute(&mut self, event: EventRef<'_>) {
+        let follow = !matches!(event.op, Op::Readlink | Op::Lookup | Op::Stat);
+        let Resolved { path, links, node } = resolve(self.whole, event.path, follow);
+        for link in links {
+            if self.seen.insert((Op::Readlink, link.clone())) {
+                let op = &Op::Readlink;
+                self.push(EventRef { op, path: &link, offset: 0, length: None, ..event });
+            }
+        }
+        let is_file = node.is_some_and(|node| self.whole.node(node).kind != FileKind::Directory);
+        let event = EventRef { path: &path, ..event };
+        if is_file {
+            self.push(event);
+        } else if self.seen.insert((event.op.clone(), path.clone())) {
+            self.own.iter_mut().for_each(|events| events.push_ref(event));
+        }
+    }
+
+    /// Adds an access to a file to the layer that it comes from. Layers above are searched for its
+    /// name.
+    fn push(&mut self, event: EventRef<'_>) {
+        let Some(owner) = self.owners.of(event.path) else { return };
+        let slash = event.path.iter().rposition(|&byte| byte == b'/').unwrap_or_default();
+        let dir = &event.path[..slash.max(1).min(event.path.len())];
+        self.own[owner].push_ref(event);
+        let above = owner + 1;
+        let known = self.searched.get(dir).copied().unwrap_or(self.own.len());
+        if above < known {
+            let search = EventRef { op: &Op::Readdir, path: dir, offset: 0, length: None, ..event };
+            self.own[above..known].iter_mut().for_each(|events| events.push_ref(search));
+            self.searched.insert(dir.to_vec(), above);
+        }
+    }
 }
 
 /// The layers that files come from.
-struct Owners<'a> {
-    layers: Vec<&'a Tree>,
+struct Owners<'l> {
+    layers: Vec<&'l Tree>,
     known: HashMap<Vec<u8>, Option<usize>>,
 }
 
@@ -184,6 +213,12 @@ mod tests {
             event(Op::Read, "/usr/old"),
             event(Op::Readdir, "/bin"),
             event(Op::Lookup, "/bin/none"),
+            // Nothing more of directories and symlinks.
+            event(Op::Read, "/bin/sh"),
+            event(Op::Read, "/usr/old"),
+            event(Op::Readdir, "/usr"),
+            event(Op::Lookup, "/bin/none"),
+            event(Op::Device, "/"),
         ]
         .into_iter()
         .collect();
@@ -194,22 +229,19 @@ mod tests {
             };
             events.iter().map(line).collect()
         };
-        let link = "Readlink /bin";
         assert_eq!(
             shown(&found[0][0]),
-            [link, "Read /usr/old", link, "Readdir /usr", link, "Lookup /usr/none"]
+            ["Readlink /bin", "Read /usr/old", "Readdir /usr", "Lookup /usr/none", "Read /usr/old"]
         );
-        let search = "Readdir /";
         assert_eq!(
             shown(&found[1][0]),
             [
-                search,
+                "Readdir /",
                 "Read /usr/sh",
                 "Readdir /usr",
-                search,
                 "Readdir /usr",
-                search,
-                "Lookup /usr/none"
+                "Lookup /usr/none",
+                "Read /usr/sh"
             ]
         );
     }
