@@ -202,7 +202,7 @@ pub fn open_apart(
             Err(FsError::Invalid(why))
         }
         (OpenedSource::Container(layers) | OpenedSource::Named(layers), _) => {
-            layers.apart(&options.tree, whiteouts)
+            layers.apart(&name, &options.tree, whiteouts)
         }
         (OpenedSource::Plain(_), _) => {
             let why = "not a container image, so it has no layers";

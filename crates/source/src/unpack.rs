@@ -305,6 +305,19 @@ impl Unpacker {
         &self.options
     }
 
+    /// The attributes that the root has if the tree is finished now.
+    ///
+    /// # Errors
+    /// [`FsError::Invalid`] for options that fail.
+    pub(crate) fn root_attr(&self) -> Result<NodeAttr, FsError> {
+        if self.root_known {
+            return Ok(self.builder.attr(NodeId::ROOT));
+        }
+        let mut attr = missing_directory(Timestamp::default());
+        self.options.apply_to_root(&mut attr)?;
+        Ok(attr)
+    }
+
     /// The tree under construction, to be read.
     pub(crate) fn tree(&self) -> &TreeBuilder {
         &self.builder
@@ -318,11 +331,8 @@ impl Unpacker {
 
     /// Finishes the tree, without the excluded entries.
     pub(crate) fn finish(mut self) -> Result<Unpacked, FsError> {
-        if !self.root_known {
-            let mut attr = missing_directory(Timestamp::default());
-            self.options.apply_to_root(&mut attr)?;
-            self.builder.set_attr(NodeId::ROOT, attr);
-        }
+        let root = self.root_attr()?;
+        self.builder.set_attr(NodeId::ROOT, root);
         let excludes = &self.options.excludes;
         if !excludes.is_empty() {
             self.builder.exclude(|path, is_dir| excludes.matches(path, is_dir));

@@ -6,7 +6,8 @@
 //! directory whose lower entries it hides has an attribute `opaque`. Since overlayfs takes all
 //! attributes of a directory from the uppermost layer that has it, directories without an entry in
 //! the archive have those of the layers below. A file that gets a further name (hard link) in a
-//! layer above its own is copied into that layer with all its names, as overlayfs does on `link`.
+//! layer above its own is copied into that layer with all its names, as overlayfs does on `link` with
+//! `index=on`.
 
 use super::stack::{LayerArchive, Layers, Stack};
 use super::store::Section;
@@ -63,35 +64,51 @@ pub struct Apart {
     pub whole: Arc<dyn Source + Send>,
 }
 
+/// Lower directories that overlayfs takes at most (`OVL_MAX_STACK` in Linux,
+/// `fs/overlayfs/params.h`).
+const LAYERS_MAX: usize = 500;
+
 impl Layers {
-    /// Each layer as a tree of its own. Notices were given when the whole was read.
+    /// Each layer as a tree of its own. Notices were given when the whole was read. `name` is the
+    /// image's in errors.
     ///
     /// # Errors
-    /// As for archives; [`FsError::Unsupported`] for a device that is a whiteout to overlayfs;
-    /// with [`Whiteouts::Keep`], for hard links to files of layers below.
+    /// As for archives; [`FsError::Container`] for an archive that does not match its diff ID in the
+    /// image's configuration; [`FsError::Unsupported`] for a device that is a whiteout to overlayfs,
+    /// and for more layers than it takes; with [`Whiteouts::Keep`], for hard links to files of layers
+    /// below.
     pub(crate) fn apart(
         self,
+        name: &str,
         options: &TreeOptions,
         whiteouts: Whiteouts,
     ) -> Result<Apart, FsError> {
+        let Self { archives, whole, diff_ids: told } = self;
+        if whiteouts != Whiteouts::Keep && archives.len() > LAYERS_MAX {
+            let count = archives.len();
+            let what = format!("{count} layers, of which overlayfs takes {LAYERS_MAX} at most");
+            return Err(FsError::Unsupported(format!("{name}: {what}")));
+        }
+        let diff_ids: Vec<String> = archives.par_iter().map(diff_id).collect::<Result<_, _>>()?;
+        for (nth, told) in told?.iter().flatten().enumerate() {
+            check_diff_id(&archives[nth].name, &diff_ids[nth], told)?;
+        }
         let silent = TreeOptions { notices: Notices(|_| {}), ..options.clone() };
         let sources: Vec<ArchiveSource> = match whiteouts.prefix() {
-            Some(prefix) => differences(&self.archives, &silent, prefix)?,
+            Some(prefix) => differences(&archives, &silent, prefix)?,
             None => {
                 let alone = |layer: &LayerArchive| alone(layer.clone(), &silent);
-                self.archives.iter().map(alone).collect::<Result<_, _>>()?
+                archives.iter().map(alone).collect::<Result<_, _>>()?
             }
         };
-        let diff_ids: Vec<String> =
-            self.archives.par_iter().map(diff_id).collect::<Result<_, _>>()?;
-        debug_assert_eq!(sources.len(), self.archives.len(), "a tree for each layer");
-        let parts = self.archives.into_iter().zip(sources).zip(diff_ids);
+        debug_assert_eq!(sources.len(), archives.len(), "a tree for each layer");
+        let parts = archives.into_iter().zip(sources).zip(diff_ids);
         let layers = parts.map(|((layer, source), diff_id)| ApartLayer {
             source: Arc::new(source),
             diff_id,
             digest: layer.digest,
         });
-        Ok(Apart { layers: layers.collect(), whole: Arc::new(*self.whole) })
+        Ok(Apart { layers: layers.collect(), whole: Arc::new(*whole) })
     }
 }
 
@@ -100,6 +117,18 @@ fn diff_id(layer: &LayerArchive) -> Result<String, FsError> {
     let LayerArchive { archive, name, .. } = layer;
     let whole = Section::new(archive.file.clone(), archive.base, archive.len, name.clone());
     whole.sha256().map_err(|error| FsError::io(name, error))
+}
+
+/// Compares the digest of a layer's archive with the one of the image's configuration.
+fn check_diff_id(layer: &str, found: &str, told: &str) -> Result<(), FsError> {
+    match told.strip_prefix("sha256:") {
+        None => Err(FsError::Unsupported(format!("digest {told}"))),
+        Some(told) if told == found => Ok(()),
+        Some(_) => {
+            let what = format!("contents do not match the diff ID {told} of the configuration");
+            Err(FsError::Container { name: layer.into(), what })
+        }
+    }
 }
 
 /// The files of a layer's archive as they are.
@@ -122,12 +151,13 @@ fn differences(
     let mut trees = Vec::with_capacity(archives.len());
     for (nth, layer) in archives.iter().enumerate() {
         let opaque = stack.add(layer.clone())?;
+        let root = stack.unpacker.root_attr()?;
         let (builder, touched) = (stack.unpacker.tree(), stack.unpacker.touched());
         let now = builder.listing();
         let is_lowest = nth == 0;
         let marks = Marks { prefix, layer: &layer.name };
         let found = LayerChange::find((builder, &below, &now), touched, &opaque, is_lowest);
-        trees.push(found.tree(builder, options, marks)?);
+        trees.push(found.tree(builder, root, options, marks)?);
         below = now;
     }
     let contents = Arc::new(stack.contents);
@@ -226,10 +256,11 @@ impl LayerChange {
     fn tree(
         &self,
         builder: &TreeBuilder,
+        root: NodeAttr,
         options: &TreeOptions,
         marks: Marks<'_>,
     ) -> Result<Tree, FsError> {
-        let mut tree = TreeBuilder::new(builder.attr(NodeId::ROOT));
+        let mut tree = TreeBuilder::new(root);
         let mut numbers = vec![NodeId::ROOT; self.dirs.len()];
         for (at, dir) in self.dirs.iter().enumerate().filter(|(_, dir)| dir.is_needed) {
             if let Some((parent, entry)) = &dir.entry {

@@ -50,7 +50,14 @@ struct Machine {
 
 #[derive(Deserialize, Debug)]
 struct RootFs {
-    diff_ids: Vec<String>,
+    /// Go writes an empty list as `null`.
+    diff_ids: Option<Vec<String>>,
+}
+
+/// The diff IDs of an image's configuration, which OCI took over.
+pub(super) fn diff_ids(config: &[u8]) -> Result<Vec<String>, serde_json::Error> {
+    let config: Config = serde_json::from_slice(config)?;
+    Ok(config.rootfs.diff_ids.unwrap_or_default())
 }
 
 /// A layer, and the digest of its uncompressed contents.
@@ -100,7 +107,7 @@ pub(super) fn layers(store: &Store, choice: &Choice) -> Result<Vec<SavedLayer>, 
     if let Machine { os: Some(os), architecture: Some(architecture), variant } = config.machine {
         choice.check_platform(store, &Platform { os, architecture, variant })?;
     }
-    let digests = config.rootfs.diff_ids;
+    let digests = config.rootfs.diff_ids.unwrap_or_default();
     if digests.len() != image.layers().len() {
         let (named, told) = (image.layers().len(), digests.len());
         return Err(store.broken(format!("{named} layers, but {told} digests")));

@@ -189,12 +189,34 @@ impl Layout<'_> {
         let gathered = Layers::gather(self.options, |take| {
             parallel::in_order(layers.len(), threads, spooled, take)
         })?;
+        let diff_ids = self.diff_ids(&manifest);
         if let Some(remote) = self.remote {
             // Not needed here, but by others who read the layout. It is JSON, and no longer.
             self.json(manifest.config())?;
             remote.complete()?;
         }
-        Ok(gathered)
+        Ok(Layers { diff_ids, ..gathered })
+    }
+
+    /// The diff IDs of an image's configuration, one for each layer; `None` for an artifact's
+    /// configuration, which has none.
+    fn diff_ids(&self, manifest: &ImageManifest) -> Result<Option<Vec<String>>, FsError> {
+        let config = manifest.config();
+        let is_image = match config.media_type() {
+            MediaType::ImageConfig => true,
+            MediaType::Other(name) => name.contains("docker.container.image"),
+            _ => false,
+        };
+        if !is_image {
+            return Ok(None);
+        }
+        let found = docker::diff_ids(&self.json(config)?)
+            .map_err(|error| self.store.broken(format!("blob {}: {error}", config.digest())))?;
+        let (layers, told) = (manifest.layers().len(), found.len());
+        if layers != told {
+            return Err(self.store.broken(format!("{layers} layers, but {told} diff IDs")));
+        }
+        Ok(Some(found))
     }
 
     /// The layers of an image written by `docker save`.

@@ -23,6 +23,9 @@ pub(super) struct LayerArchive {
 pub(crate) struct Layers {
     pub(super) archives: Vec<LayerArchive>,
     pub(super) whole: Box<ArchiveSource>,
+    /// The diff IDs of the image's configuration, to be compared with the archives. `None` if they
+    /// have been, or if the configuration has none, as that of an artifact.
+    pub(super) diff_ids: Result<Option<Vec<String>>, FsError>,
 }
 
 impl Layers {
@@ -41,7 +44,7 @@ impl Layers {
             archives.push(layer.clone());
             stack.add(layer).map(|_| ())
         })?;
-        Ok(Self { archives, whole: Box::new(stack.finish()?) })
+        Ok(Self { archives, whole: Box::new(stack.finish()?), diff_ids: Ok(None) })
     }
 
     /// The root file system: all layers over one another.
