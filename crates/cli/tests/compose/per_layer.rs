@@ -282,6 +282,7 @@ fn base_and_changes() -> [Vec<u8>; 2] {
         owned("d/second", b'1', "first", (0o644, 0, 3), b""),
         dir("again", 0o755, 0),
         file("again/old", "old"),
+        with_xattr("user.overlay.opaque", "y", dir("own", 0o755, 0)),
     ]);
     let changes = archive(&[
         file("d/e/.wh.gone", ""),
@@ -347,6 +348,10 @@ fn marks_of_overlayfs_and_attributes_of_directories_without_entries() {
             assert!(line(path).contains("nlink=3"), "{found}");
         }
         line("d/e/new");
+        // An attribute of the archive that would be a mark.
+        let escaped = ["", "overlay."][usize::from(form == "overlay-user")];
+        let own = format!("xattr.user.overlay.{escaped}opaque=eQ==");
+        assert!(images.listing(0).contains(&own), "{own}");
         for path in ["d/e/stays", "again/old", "nothing", "link", ".wh."] {
             assert!(!found.contains(&format!("./{path}")), "{path}:\n{found}");
         }
@@ -579,6 +584,8 @@ fn refusals() {
     }
     refused(&layout, &["-E", "offset=1M"], 2, "-E offset");
     refused(&layout, &["overlay"], 2, "one source");
+    // A hard link to a file of another archive.
+    refused(&layout, &["--whiteouts", "keep"], 3, "third");
     refused("-", &["-o", "-"], 2, "cannot be used multiple times");
     refused(&layout, &["--format", "ufs2"], 4, "trusted.overlay.opaque");
     refused(&layout, &["--format", "ufs2", "--drop-xattrs"], 2, "--drop-xattrs");
