@@ -13,7 +13,7 @@ pub enum Value {
         /// The value's name in help.
         name: &'static str,
     },
-    /// Text, or none.
+    /// Text that is not empty, or none.
     OptionalText {
         /// The value's name in help.
         name: &'static str,
@@ -67,6 +67,7 @@ impl Parameter {
     /// The reason, as text.
     pub fn check(&self, argument: &Argument) -> Result<(), String> {
         match (self.value, argument.value()) {
+            (Value::OptionalText { .. }, Some("")) => Err(format!("expected {self}")),
             (Value::Flag | Value::OptionalText { .. }, None)
             | (Value::Text { .. } | Value::OptionalText { .. }, Some(_)) => Ok(()),
             (Value::Flag, Some(_)) => Err("takes no value".into()),

@@ -18,6 +18,7 @@ fn a_value_is_checked_by_its_kind() {
     assert_eq!(check(number, None).as_deref(), Some("expected p=N"));
     let optional = Value::OptionalText { name: "FILE" };
     assert_eq!((check(optional, None), check(optional, Some("x"))), (None, None));
+    assert_eq!(check(optional, Some("")).as_deref(), Some("expected p[=FILE]"));
     assert_eq!(Parameter { name: "p", value: optional, help: "" }.to_string(), "p[=FILE]");
     let words = Value::OneOf(&["keep", "free"]);
     assert_eq!(check(words, Some("keep")), None);

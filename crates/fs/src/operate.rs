@@ -354,6 +354,12 @@ pub trait Operate: Send {
         Vec::new()
     }
 
+    /// Files whose contents the volume has changed by itself since the last call: what others have
+    /// read of them may be out of date. By default, there are none.
+    fn take_rewritten(&mut self) -> Vec<Ino> {
+        Vec::new()
+    }
+
     /// The quota files that the volume has and that do not follow its usage, since quotas of their
     /// kind are not kept. By default, there are none.
     ///

@@ -1,6 +1,6 @@
 //! Operations on a file system in use.
 
-use crate::quota_files::{write_quotas, write_quotas_for};
+use crate::quota_files::{write_quotas, write_quotas_for, write_quotas_when_due};
 use crate::trim::trim_some;
 use crate::{Live, Named, Names};
 use seekless_cache::{CommitWork, Commits};
@@ -196,6 +196,10 @@ impl<F: Named> Operate for Live<F> {
         self.volume.format.ignored_features()
     }
 
+    fn take_rewritten(&mut self) -> Vec<Ino> {
+        self.volume.core.take_rewritten()
+    }
+
     fn stale_quota_files(&mut self) -> Result<Vec<&'static str>, FsError> {
         let root = self.root();
         let mut stale = Vec::new();
@@ -261,15 +265,17 @@ impl<F: Named> Operate for Live<F> {
     }
 
     fn sync(&mut self) -> Result<(), FsError> {
-        write_quotas(self)?;
+        // Everything else is written all the same.
+        let quotas = write_quotas(self);
         let done =
             self.write_everything().and_then(|()| self.volume.core.cache.blocks_mut().flush());
-        self.volume.noted(done)
+        self.volume.noted(done).and(quotas)
     }
 
     fn tick(&mut self) -> Result<(), FsError> {
         let done = self.volume.core.cache.tick().and_then(|()| self.run_actions());
         self.volume.noted(done)?;
+        write_quotas_when_due(self)?;
         self.write_back_expired()
     }
 
@@ -365,13 +371,14 @@ impl<F: Named> Operate for Live<F> {
                 self.volume.fail(error);
             }
             // Files that could not be deleted are orphans still.
-            let closed = write_quotas(self).and_then(|()| self.close());
+            let quotas = write_quotas(self);
+            let closed = self.close();
             let closed = self.volume.noted(closed);
             if left.is_ok() {
                 closed?;
             }
             self.volume.close();
-            return left;
+            return left.and(quotas);
         };
         // Everything else is written, and the volume is not marked clean: contents were lost.
         self.volume.format.closing();

@@ -108,7 +108,7 @@ impl<M> Core<M> {
     }
 
     /// The quotas, if they are kept.
-    pub fn quotas(&mut self) -> Option<&mut Quotas> {
+    pub(crate) fn quotas(&mut self) -> Option<&mut Quotas> {
         self.quotas.as_deref_mut()
     }
 
@@ -116,6 +116,23 @@ impl<M> Core<M> {
     #[must_use]
     pub fn is_quota_file(&self, ino: Ino) -> bool {
         self.nodes.ledger().is_some_and(|ledger| ledger.is_exempt(ino))
+    }
+
+    /// The quota files, if quotas were written to them since the last call.
+    pub(crate) fn take_rewritten(&mut self) -> Vec<Ino> {
+        let are_rewritten = self.quotas.as_mut().is_some_and(|quotas| quotas.take_rewritten());
+        match self.nodes.ledger().filter(|_| are_rewritten) {
+            Some(ledger) => ledger.exempt().to_vec(),
+            None => Vec::new(),
+        }
+    }
+
+    /// A quota is in its file now.
+    pub(crate) fn note_quota_written(&mut self, kind: QuotaKind, id: u32) {
+        debug_assert!(self.quotas.is_some(), "quotas that are written are kept");
+        if let Some(quotas) = &mut self.quotas {
+            quotas.note_written(kind, id);
+        }
     }
 
     /// Allows the owner and the group of an inode in memory so many sectors of 512 bytes more.

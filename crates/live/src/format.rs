@@ -11,6 +11,7 @@ use crate::features::{DelayedAllocation, InlineData, OrphanList, Recovery};
 use crate::limits::Limits;
 use crate::node::Node;
 use crate::pending::Ids;
+use crate::quota::{Quota, QuotaKind};
 use seekless_cache::Config;
 use seekless_device::{BlockDevice, Clock};
 use seekless_fs::operate::{SetAttr, StatVfs, XattrMode};
@@ -122,12 +123,18 @@ pub trait Format: Send + Sized {
         &[]
     }
 
-    /// Writes the quotas that differ from their files ([`Core::quotas`]) to these, as far as there
-    /// is room, and notes them as written. By default, there are none.
+    /// Writes the quota of an id to the file of its kind. By default, there is none.
     ///
     /// # Errors
-    /// [`FsError::NoSpace`] and [`FsError::TooLarge`] when some could not be written.
-    fn put_quotas(&mut self, _core: &mut Core<Self::Map>) -> Result<(), FsError> {
+    /// [`FsError::NoSpace`] and [`FsError::TooLarge`] if the file has no room for it; nothing has
+    /// changed then.
+    fn put_quota(
+        &mut self,
+        _core: &mut Core<Self::Map>,
+        _kind: QuotaKind,
+        _id: u32,
+        _quota: &Quota,
+    ) -> Result<(), FsError> {
         Ok(())
     }
 

@@ -12,11 +12,14 @@
 use crate::node::Node;
 use hashbrown::HashMap;
 use seekless_fs::FsError;
-use seekless_units::Ino;
+use seekless_units::{Ino, Nanos};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Seconds above a soft limit, where a quota file has no others for everybody (`MAX_DQ_TIME`).
 pub const USUAL_GRACE: i64 = 7 * 24 * 60 * 60;
+
+/// Nanoseconds between writes of the quota files (the interval of FreeBSD's syncer, which calls `qsync`).
+const INTERVAL: u64 = 30_000_000_000;
 
 /// The smallest id that is not counted: it would be negative.
 const FIRST_UNCOUNTED: u32 = 1 << 31;
@@ -66,6 +69,18 @@ impl Allowance {
         let too_many = self.hard > 0 && next >= self.hard;
         let too_long = self.soft > 0 && self.used >= self.soft && now > self.expires;
         more == 0 || !(too_many || too_long)
+    }
+
+    /// As [`Allowance::allows`], where the operation under way was allowed `pending` already. An
+    /// operation that begins below the soft limit begins the time with its end, and is not subject
+    /// to one that is over.
+    const fn allows_after(&self, pending: u64, more: u64, now: i64) -> bool {
+        let next = Self { used: self.used.saturating_add(pending), ..*self };
+        let next = match self.used < self.soft {
+            true => Self { soft: 0, ..next },
+            false => next,
+        };
+        next.allows(more, now)
     }
 
     /// Sets the usage. The time above a soft limit begins when that is reached.
@@ -147,6 +162,12 @@ pub struct Quotas {
     books: [Option<Book>; 2],
     /// Usage that the operation under way was allowed, by kind and id, and that is not charged yet.
     admitted: BTreeMap<(QuotaKind, u32), Usage>,
+    /// When the files are written next, by the device's clock.
+    due: Nanos,
+    /// Whether the files were written since [`Quotas::take_rewritten`].
+    rewritten: bool,
+    /// Whether a file had no room for some records when it was last written.
+    lacks_some: bool,
 }
 
 impl Quotas {
@@ -211,19 +232,40 @@ impl Quotas {
         Some(self.book(kind)?.get(id))
     }
 
-    /// The quotas that differ from the quota file, by id.
-    pub fn changed(&self, kind: QuotaKind) -> impl Iterator<Item = (u32, Quota)> + '_ {
-        let book = self.book(kind);
-        book.into_iter().flat_map(|book| book.changed.iter().map(|&id| (id, book.get(id))))
+    /// All quotas that differ from their files.
+    pub(crate) fn all_changed(&self) -> Vec<(QuotaKind, u32)> {
+        let of = |kind| self.book(kind).into_iter().flat_map(|book| &book.changed);
+        QuotaKind::ALL.into_iter().flat_map(|kind| of(kind).map(move |&id| (kind, id))).collect()
     }
 
-    /// Whether any quota differs from its file.
-    pub(crate) fn any_changed(&self) -> bool {
-        self.books.iter().flatten().any(|book| !book.changed.is_empty())
+    /// The quota of an id, if it differs from the file.
+    pub(crate) fn unwritten(&self, kind: QuotaKind, id: u32) -> Option<Quota> {
+        self.book(kind).filter(|book| book.changed.contains(&id)).map(|book| book.get(id))
+    }
+
+    /// Whether [`INTERVAL`] has passed since this was last true.
+    pub(crate) fn take_due(&mut self, now: Nanos) -> bool {
+        let is_due = now >= self.due;
+        if is_due {
+            self.due = now + INTERVAL;
+        }
+        is_due
+    }
+
+    /// Whether a file was written since the last call.
+    pub(crate) fn take_rewritten(&mut self) -> bool {
+        std::mem::take(&mut self.rewritten)
+    }
+
+    /// Notes whether a file had room for all records, and returns whether it lacks some for the
+    /// first time.
+    pub(crate) fn begins_to_lack(&mut self, lacks_some: bool) -> bool {
+        !std::mem::replace(&mut self.lacks_some, lacks_some) && lacks_some
     }
 
     /// A quota is in its file now.
-    pub fn note_written(&mut self, kind: QuotaKind, id: u32) {
+    pub(crate) fn note_written(&mut self, kind: QuotaKind, id: u32) {
+        self.rewritten = true;
         if let Some(book) = self.place(kind) {
             book.changed.remove(&id);
         }
@@ -234,10 +276,7 @@ impl Quotas {
         let Some(book) = self.book(kind) else { return Ok(()) };
         let quota = book.get(id);
         let pending = self.admitted.get(&(kind, id)).copied().unwrap_or_default();
-        let refuse = |one: Allowance, pending: u64, more: u64| {
-            let one = Allowance { used: one.used.saturating_add(pending), ..one };
-            !one.allows(more, now)
-        };
+        let refuse = |one: Allowance, pending, more| !one.allows_after(pending, more, now);
         let what = match () {
             () if refuse(quota.space, pending.sectors, more.sectors) => "blocks",
             () if refuse(quota.inodes, pending.inodes, more.inodes) => "inodes",
@@ -344,6 +383,11 @@ impl Ledger {
         Some(Charge { uid: node.uid, gid: node.gid, sectors: node.sectors })
     }
 
+    /// The quota files.
+    pub(crate) fn exempt(&self) -> &[Ino] {
+        &self.exempt
+    }
+
     /// Whether a file is one of the quota files.
     pub(crate) fn is_exempt(&self, ino: Ino) -> bool {
         self.exempt.contains(&ino)
@@ -447,15 +491,42 @@ mod tests {
     }
 
     #[test]
+    fn an_operation_that_crosses_a_soft_limit_is_not_cut_off() {
+        // The time that began once is long over.
+        let mut quotas = book(Allowance { soft: 10, used: 9, expires: 5, ..Default::default() });
+        let owner = [(QuotaKind::User, 5)];
+        let more = Usage { sectors: 8, inodes: 0 };
+        quotas.admit(&owner, more, false, NOW).unwrap();
+        quotas.admit(&owner, more, false, NOW).unwrap();
+        quotas.settle(&[(charge(9), charge(25))], NOW);
+        quotas.admit(&owner, more, false, NOW + USUAL_GRACE).unwrap();
+        assert!(quotas.admit(&owner, more, false, NOW + USUAL_GRACE + 1).is_err());
+        // A hard limit counts within an operation.
+        let mut quotas = book(Allowance { hard: 20, soft: 10, used: 9, ..Default::default() });
+        quotas.admit(&owner, more, false, NOW).unwrap();
+        assert!(quotas.admit(&owner, more, false, NOW).is_err());
+    }
+
+    #[test]
     fn only_changed_quotas_are_written() {
         let mut quotas = book(Allowance { used: 4, expires: NOW, ..Allowance::default() });
-        assert!(!quotas.any_changed());
+        assert_eq!(quotas.all_changed(), []);
         quotas.settle(&[(charge(4), charge(4))], NOW);
-        assert!(!quotas.any_changed());
+        assert_eq!(quotas.all_changed(), []);
         quotas.settle(&[(charge(4), None)], NOW);
-        assert_eq!(quotas.changed(QuotaKind::User).map(|(id, _)| id).collect::<Vec<_>>(), [5]);
-        assert_eq!(quotas.of(QuotaKind::User, 5).unwrap().space.used, 0);
+        assert_eq!(quotas.all_changed(), [(QuotaKind::User, 5)]);
+        assert_eq!(quotas.unwritten(QuotaKind::User, 5).unwrap().space.used, 0);
+        assert!(!quotas.take_rewritten());
         quotas.note_written(QuotaKind::User, 5);
-        assert!(!quotas.any_changed());
+        assert_eq!(quotas.unwritten(QuotaKind::User, 5), None);
+        assert_eq!(quotas.all_changed(), []);
+        assert!(quotas.take_rewritten() && !quotas.take_rewritten());
+    }
+
+    #[test]
+    fn room_that_is_missing_is_reported_once() {
+        let mut quotas = Quotas::new();
+        let lacks = [false, true, true, false, true];
+        assert_eq!(lacks.map(|now| quotas.begins_to_lack(now)), [false, true, false, false, true]);
     }
 }

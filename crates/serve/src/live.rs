@@ -126,13 +126,16 @@ impl LiveMount {
             let Some(work) = work else { break };
             work();
         }
-        let mut parts = FsyncParts::default();
+        let (mut parts, mut rewritten) = (FsyncParts::default(), Vec::new());
         while let Some(work) = {
-            let work = locked().fsync_part(ino, &mut parts);
+            let mut live = locked();
+            let work = live.fsync_part(ino, &mut parts);
+            rewritten.extend(live.take_rewritten());
             work.map_err(errno)?
         } {
             work();
         }
+        self.volume.forget_rewritten(rewritten);
         self.volume.write_queued().map_err(errno)
     }
 

@@ -9,7 +9,8 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, OnceLock};
 
-/// The kernel's cache of a mount: attributes, names, and listings of directories. Whatever the server
+/// The kernel's cache of a mount: attributes, names, contents of files and
+/// listings of directories. Whatever the server
 /// changes by itself must be forgotten there.
 #[derive(Clone, Debug, Default)]
 pub struct KernelCache(Arc<OnceLock<Notifier>>);
@@ -20,9 +21,10 @@ impl KernelCache {
         self.notify(|kernel| kernel.inval_inode(ino, -1, 0));
     }
 
-    /// Forgets the listing of a directory, and its attributes.
-    pub(crate) fn forget_listing(&self, dir: INodeNo) {
-        self.notify(|kernel| kernel.inval_inode(dir, 0, 0));
+    /// Forgets the contents of a file or the listing of a directory, and the attributes. Waits for
+    /// reads that are under way: not to be called by a thread that serves these.
+    pub(crate) fn forget_contents(&self, ino: INodeNo) {
+        self.notify(|kernel| kernel.inval_inode(ino, 0, 0));
     }
 
     /// Forgets a name, or that there is none. Waits for operations on the directory: not to be called

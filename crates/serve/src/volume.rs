@@ -12,12 +12,15 @@ use seekless_host::tuning_request::Adjustment;
 use seekless_units::{Ino, Lba};
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Maximum number of bytes of writes in the queue.
 const MOST_QUEUED: usize = 64 << 20;
+
+/// Longest time for which the kernel is waited for when it is to forget something.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 /// FUSE's number of an inode: that of the root is 1.
 pub(crate) fn number(root: Ino, ino: Ino) -> INodeNo {
@@ -217,7 +220,11 @@ impl Volume {
     pub fn tick(&self, stopped: &Receiver<()>) {
         self.lock().leave_work();
         while stopped.recv_timeout(Duration::from_secs(1)) == Err(RecvTimeoutError::Timeout) {
-            let ticked = self.lock().tick();
+            let (ticked, rewritten) = {
+                let mut live = self.lock();
+                (live.tick(), live.take_rewritten())
+            };
+            self.forget_rewritten(rewritten);
             let written = ticked.and_then(|()| self.work()).and_then(|()| self.write_queued());
             match written.and_then(|()| self.discard()) {
                 Ok(()) | Err(FsError::ReadOnly(_)) => {}
@@ -274,6 +281,24 @@ impl Volume {
         self.cached.clone()
     }
 
+    /// Has the kernel forget the contents of files that the volume has changed by itself. It may wait
+    /// for reads of them, which the caller may be the only one to serve: then it is waited for no
+    /// longer.
+    pub(crate) fn forget_rewritten(&self, files: Vec<Ino>) {
+        if files.is_empty() {
+            return;
+        }
+        let (cached, root) = (self.cached(), self.lock().root());
+        let (end, ended) = channel();
+        let forget = move || {
+            files.into_iter().for_each(|ino| cached.forget_contents(number(root, ino)));
+            let _ = end.send(());
+        };
+        // Without a thread, the contents stay in the kernel's cache until the next time.
+        let _ = std::thread::Builder::new().spawn(forget);
+        let _ = ended.recv_timeout(LONGEST_WAIT);
+    }
+
     /// Has the kernel forget the files and names that corrections change.
     fn forget(&self, corrections: &[Correction]) {
         let root = self.lock().root();
@@ -286,11 +311,11 @@ impl Volume {
                 | Correction::Sectors(ino) => self.cached.forget(number(ino)),
                 Correction::RemoveName { dir, ref name, ino } => {
                     self.cached.forget_name(number(dir), name);
-                    self.cached.forget_listing(number(dir));
+                    self.cached.forget_contents(number(dir));
                     self.cached.forget(number(ino));
                 }
                 Correction::SetParent { dir, from, to } => {
-                    self.cached.forget_listing(number(dir));
+                    self.cached.forget_contents(number(dir));
                     from.into_iter().chain([to]).for_each(|ino| self.cached.forget(number(ino)));
                 }
                 Correction::Connect { dir, .. } => {
@@ -298,7 +323,7 @@ impl Volume {
                     self.cached.forget_name(number(root), LOST_FOUND);
                     let listed = [Some(root), Some(dir), home.ok().flatten()];
                     let listed = listed.into_iter().flatten();
-                    listed.for_each(|ino| self.cached.forget_listing(number(ino)));
+                    listed.for_each(|ino| self.cached.forget_contents(number(ino)));
                 }
                 // Nobody can have reached these.
                 Correction::Delete(_)

@@ -179,7 +179,8 @@ fn run_writable(
         let (image, ignored) = (args.image.display(), ignored.join(", "));
         crate::say::warning!("{image}: the volume has flags that are not acted on: {ignored}");
     }
-    let stale = volume.lock().stale_quota_files().map_err(about)?;
+    // A root that cannot be read fails for those that use it.
+    let stale = volume.lock().stale_quota_files().unwrap_or_default();
     if !stale.is_empty() {
         let (image, stale) = (args.image.display(), stale.join(" and "));
         crate::say::warning!(

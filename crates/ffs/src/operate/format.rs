@@ -18,7 +18,7 @@ use seekless_fs::{FileKind, FsError, Location, Mapping, Timestamp, Xattr, inode_
 use seekless_live::indirect::{Files, Trees};
 use seekless_live::{
     Absent, Codec, CountFirst, Cut, DataArea, Entry, Format, Ids, InodeNames, Limits, Named,
-    OrderedLinks, Progress, Table,
+    OrderedLinks, Progress, Quota, QuotaKind, Table,
 };
 use seekless_units::{BlockNo, ByteLen, Extent, Ino};
 use std::sync::Arc;
@@ -132,38 +132,27 @@ impl Format for Ffs {
         &USUAL
     }
 
-    fn put_quotas(&mut self, core: &mut Core) -> Result<(), FsError> {
-        let mut done = Ok(());
-        for QuotaFile { kind, ino, format } in self.quota_files.clone() {
-            if !core.nodes.contains_key(&ino) {
-                let node = self.load_node(core, ino)?;
-                core.nodes.insert(ino, node);
-            }
-            let Some(quotas) = core.quotas() else { return Ok(()) };
-            let changed: Vec<_> = quotas.changed(kind).collect();
-            let mut any = false;
-            for (id, quota) in changed {
-                let bytes = format.encode(&quota);
-                match self.write_bytes(core, ino, format.place(id), &bytes) {
-                    Ok(written) => {
-                        debug_assert_eq!(written, bytes.len(), "a record lies in one block");
-                        any = true;
-                        if let Some(quotas) = core.quotas() {
-                            quotas.note_written(kind, id);
-                        }
-                    }
-                    Err(error @ (FsError::NoSpace(_) | FsError::TooLarge(_))) => done = Err(error),
-                    Err(error) => return Err(error),
-                }
-            }
-            if any {
-                let now = core.now();
-                let node = core.node(ino)?;
-                (node.mtime, node.ctime) = (now, now);
-                self.put_rest(core, ino)?;
-            }
+    fn put_quota(
+        &mut self,
+        core: &mut Core,
+        kind: QuotaKind,
+        id: u32,
+        quota: &Quota,
+    ) -> Result<(), FsError> {
+        let file = self.quota_files.iter().find(|file| file.kind == kind).copied();
+        debug_assert!(file.is_some(), "quotas that are kept have a file");
+        let Some(QuotaFile { ino, format, .. }) = file else { return Ok(()) };
+        if !core.nodes.contains_key(&ino) {
+            let node = self.load_node(core, ino)?;
+            core.nodes.insert(ino, node);
         }
-        done
+        let bytes = format.encode(quota);
+        let written = self.write_bytes(core, ino, format.place(id), &bytes)?;
+        debug_assert_eq!(written, bytes.len(), "a record lies in one block");
+        let now = core.now();
+        let node = core.node(ino)?;
+        (node.mtime, node.ctime) = (now, now);
+        self.put_rest(core, ino)
     }
 
     fn put_summaries(&mut self, core: &mut Core) -> Result<(), FsError> {

@@ -25,6 +25,10 @@ const OWNER: Ownership = Ownership { uid: 0, gid: 5, perm: 0o640 };
 /// Bytes of a quota file that are read together.
 const PIECE: u64 = 1 << 20;
 
+/// Most records of a file that are neither zeros nor of an id that is not counted. All of them are
+/// kept in memory.
+const MOST_RECORDS: usize = 1 << 20;
+
 /// The quotas that are kept, and their files: paths in the volume.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct QuotaFiles {
@@ -81,7 +85,8 @@ impl QuotaFiles {
 /// # Errors
 /// [`FsError::NotFound`] for a path through a directory that is not there; [`FsError::Invalid`] for
 /// a quota file that is no regular file, or that of both kinds; [`FsError::Corrupt`] for one of
-/// another version, and for damaged inodes; errors of changes to the volume.
+/// another version, and for damaged inodes; [`FsError::Unsupported`] for more than 2^20 records;
+/// errors of changes to the volume.
 pub fn keep_quotas(live: &mut FfsLive, files: &QuotaFiles) -> Result<(), FsError> {
     let mut open = Vec::new();
     let mut limits = Vec::new();
@@ -127,6 +132,7 @@ pub fn keep_quotas(live: &mut FfsLive, files: &QuotaFiles) -> Result<(), FsError
 fn named(path: &str, error: FsError) -> FsError {
     match error {
         FsError::Invalid(why) => FsError::Invalid(format!("{path}: {why}")),
+        FsError::Unsupported(why) => FsError::Unsupported(format!("{path}: {why}")),
         FsError::NotFound(_) => FsError::NotFound(path.into()),
         error => error,
     }
@@ -170,7 +176,7 @@ fn format_of(live: &mut FfsLive, ino: Ino) -> Result<QuotaFormat, FsError> {
     QuotaFormat::of(head.get(..len).unwrap_or_default(), order)
 }
 
-/// The records of a quota file. Holes have none.
+/// The records of a quota file of ids that are counted. Holes have none.
 fn read(
     live: &mut FfsLive,
     ino: Ino,
@@ -187,7 +193,11 @@ fn read(
             if read == 0 {
                 break;
             }
-            quotas.extend(format.records(at, bytes.get(..read).unwrap_or_default()));
+            let records = format.records(at, bytes.get(..read).unwrap_or_default());
+            quotas.extend(records.filter(|(id, _)| i32::try_from(*id).is_ok()));
+            if quotas.len() > MOST_RECORDS {
+                return Err(FsError::Unsupported(format!("more than {MOST_RECORDS} records")));
+            }
             at += wide(read);
         }
     }

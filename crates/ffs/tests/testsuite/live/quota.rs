@@ -8,16 +8,18 @@ use crate::rules::freebsd;
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use seekless_cache::{Config, Discipline};
-use seekless_device::{BlockDevice, MemoryDevice, SnapshotOrigin, VirtualClock};
+use seekless_device::{
+    BlockDevice, Clock, DeviceError, MemoryDevice, SnapshotOrigin, VirtualClock,
+};
 use seekless_ffs::{FfsLive, LiveOptions, QuotaFiles, corrections, keep_quotas};
 use seekless_fs::operate::{NewFile, Operate, Ownership, RenameMode, SetAttr, XattrMode};
 use seekless_fs::{FileKind, FsError, Timestamp};
 use seekless_live::QuotaKind;
-use seekless_units::{ByteLen, Ino, Lba};
+use seekless_units::{ByteLen, Ino, Lba, Nanos};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 /// Users and groups: of both, 0 is the superuser's; one id would be negative.
 const IDS: [u32; 5] = [0, 7, 1000, 70_000, 4_000_000_000];
@@ -111,10 +113,20 @@ impl Time {
     }
 
     fn open(&self, device: Arc<dyn BlockDevice>, discipline: Discipline, recover: bool) -> FfsLive {
+        self.open_with(device, discipline, recover, Arc::new(VirtualClock::new()))
+    }
+
+    fn open_with(
+        &self,
+        device: Arc<dyn BlockDevice>,
+        discipline: Discipline,
+        recover: bool,
+        clock: Arc<VirtualClock>,
+    ) -> FfsLive {
         let time = self.clone();
         let wall = Box::new(move || Timestamp { secs: time.now(), nanos: 0 });
         let how = LiveOptions { recover, wall, ..options() };
-        let (clock, mut config) = (Arc::new(VirtualClock::new()), Config::new(discipline));
+        let mut config = Config::new(discipline);
         config.capacity = ByteLen::new(1 << 20);
         FfsLive::open(device, clock, config, how).unwrap()
     }
@@ -753,4 +765,277 @@ fn quota_files_in_use() {
         let report = seekless_ffs::check(device).unwrap();
         assert!(report.is_clean(), "{:#?}", report.findings);
     }
+}
+
+/// One write may cross a soft limit and go on, also if a time above it was over once.
+#[test]
+fn a_write_that_crosses_a_soft_limit_is_whole() {
+    let time = Time::new();
+    let mut live = with_soft_limits(&time);
+    time.pass(1_000_000);
+    let owner = Ownership { uid: 7, gid: 9, perm: 0o644 };
+    let root = live.root();
+    let ino = live.make(root, b"file", NewFile::Regular, owner).unwrap().ino;
+    let len = 10 * 4096;
+    assert_eq!(live.write(ino, ByteLen::ZERO, &vec![1; len]).unwrap(), len);
+    assert_eq!(
+        record_of(&mut live, 7),
+        ([106, 40, 80, 10, 3, 1], [time.now() + 60, time.now() + 600])
+    );
+    live.unmount().unwrap();
+}
+
+/// Usage goes to the files at the intervals of FreeBSD's syncer, and the user of the volume is told
+/// which files have changed.
+#[test]
+fn usage_is_written_at_intervals() {
+    let (device, time, clock) = (image(&SHAPES[1]), Time::new(), Arc::new(VirtualClock::new()));
+    let mut live = time.open_with(device.clone(), Discipline::SoftUpdates, false, clock.clone());
+    assert_eq!(live.take_rewritten(), []);
+    keep_quotas(&mut live, &both()).unwrap();
+    let inos = NAMES.map(|name| live.lookup(live.root(), name.as_bytes()).unwrap().unwrap());
+    assert_eq!(live.take_rewritten(), inos);
+    assert_eq!(live.take_rewritten(), []);
+    live.tick().unwrap();
+    let (root, owner) = (live.root(), Ownership { uid: 7, gid: 9, perm: 0o644 });
+    live.make(root, b"file", NewFile::Regular, owner).unwrap();
+    let mut begun = 0;
+    let seconds = (1..=60).find(|_| {
+        clock.sleep(Nanos::new(1_000_000_000));
+        live.tick().unwrap();
+        begun += 1;
+        !live.take_rewritten().is_empty()
+    });
+    assert_eq!((seconds, begun), (Some(30), 30));
+    let [users, _] = records(&mut live, Words::Big64);
+    assert_eq!(users[&7].0, [0, 0, 0, 0, 0, 1]);
+    // Nothing has changed since.
+    for _ in 0..100 {
+        clock.sleep(Nanos::new(1_000_000_000));
+        live.tick().unwrap();
+    }
+    assert_eq!(live.take_rewritten(), []);
+    live.unmount().unwrap();
+}
+
+/// Records for which there is no room are left out, the others are written.
+#[test]
+fn records_on_a_full_volume() {
+    for (n, shape) in SHAPES.iter().enumerate() {
+        let (device, time) = (image(shape), Time::new());
+        let mut live = time.open(device.clone(), Discipline::SoftUpdates, false);
+        keep_quotas(&mut live, &both()).unwrap();
+        let root = live.root();
+        // Each of these ids needs a block of its own, and more of them than are written at once.
+        let ids = (0..150u32).map(|n| 1_000_000 + n * 4096);
+        let mut draw = Pcg64Mcg::seed_from_u64(n as u64);
+        let big = live.make(root, b"big", NewFile::Regular, OWNER_OF_7).unwrap().ino;
+        for id in ids.clone() {
+            let owner = Ownership { uid: id, gid: 9, perm: 0o644 };
+            live.make(root, format!("{id}").as_bytes(), NewFile::Regular, owner).unwrap();
+        }
+        let mut at = 0;
+        loop {
+            let len = 1 + draw.next_u32() as usize % 100_000;
+            match live.write(big, ByteLen::new(at), &vec![1; len]) {
+                Ok(written) if written > 0 => at += written as u64,
+                Ok(_) => break,
+                Err(FsError::NoSpace(_)) => break,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        live.sync().unwrap();
+        let written = |live: &mut FfsLive| {
+            let ino = live.lookup(root, NAMES[0].as_bytes()).unwrap().unwrap();
+            let has = |live: &mut FfsLive, id: u32| {
+                let mut raw = [0; 64];
+                live.read(ino, ByteLen::new(64 + 64 * u64::from(id)), &mut raw).unwrap();
+                raw[47]
+            };
+            (has(live, 7), ids.clone().filter(|&id| has(live, id) == 1).count())
+        };
+        let (of_7, others) = written(&mut live);
+        assert!(of_7 == 1 && others < 150, "{shape:?}: {of_7}, {others}");
+        // Nothing is lost of what is in memory.
+        let size = SetAttr { size: Some(0), ..SetAttr::default() };
+        live.set_attr(big, &size).unwrap();
+        live.sync().unwrap();
+        assert_eq!(written(&mut live), (1, 150), "{shape:?}");
+        live.unmount().unwrap();
+        let report = seekless_ffs::check(device).unwrap();
+        assert!(report.is_clean(), "{:#?}", report.findings);
+    }
+}
+
+const OWNER_OF_7: Ownership = Ownership { uid: 7, gid: 9, perm: 0o644 };
+
+/// A device from which nothing can be read for a while.
+struct Unreadable {
+    memory: Arc<MemoryDevice>,
+    is_unreadable: AtomicBool,
+}
+
+impl BlockDevice for Unreadable {
+    fn len(&self) -> ByteLen {
+        self.memory.len()
+    }
+
+    fn read(&self, at: Lba, buf: &mut [u8]) -> Result<(), DeviceError> {
+        if self.is_unreadable.load(Ordering::Relaxed) {
+            return Err(DeviceError::Io { at, source: std::io::Error::other("unreadable") });
+        }
+        self.memory.read(at, buf)
+    }
+
+    fn write(&self, at: Lba, buf: &[u8]) -> Result<(), DeviceError> {
+        self.memory.write(at, buf)
+    }
+
+    fn flush(&self) -> Result<(), DeviceError> {
+        Ok(())
+    }
+}
+
+/// A quota file that cannot be written keeps nothing else from the disk.
+#[test]
+fn an_unreadable_quota_file_loses_nothing_else() {
+    for unmounts in [false, true] {
+        let (memory, time) = (image(&SHAPES[0]), Time::new());
+        let device =
+            Arc::new(Unreadable { memory: memory.clone(), is_unreadable: AtomicBool::new(false) });
+        let mut live = time.open(device.clone(), Discipline::SoftUpdates, false);
+        let far = Ownership { uid: 1_000_000, ..OWNER_OF_7 };
+        let root = live.root();
+        let file = live.make(root, b"file", NewFile::Regular, far).unwrap().ino;
+        keep_quotas(&mut live, &both()).unwrap();
+        // Its blocks leave the cache.
+        let other = live.make(root, b"other", NewFile::Regular, OWNER_OF_7).unwrap().ino;
+        for at in 0..64 {
+            live.write(other, ByteLen::new(at << 16), &[at as u8; 1 << 16]).unwrap();
+        }
+        live.write(file, ByteLen::ZERO, b"contents").unwrap();
+        device.is_unreadable.store(true, Ordering::Relaxed);
+        let done = if unmounts { live.unmount() } else { live.sync() };
+        assert!(matches!(done, Err(FsError::Device(_) | FsError::Io { .. })), "{done:?}");
+        device.is_unreadable.store(false, Ordering::Relaxed);
+        if !unmounts {
+            live.unmount().unwrap();
+        }
+        let report = seekless_ffs::check(memory.clone()).unwrap();
+        assert!(report.is_clean(), "{:#?}", report.findings);
+        let mut live = time.open(memory, Discipline::SoftUpdates, false);
+        let file = live.lookup(root, b"file").unwrap().unwrap();
+        assert_eq!(whole(&mut live, file), b"contents");
+        live.unmount().unwrap();
+    }
+}
+
+/// Files that cannot have quotas, and names that lead to one that does.
+#[test]
+fn other_files_as_quota_files() {
+    let (device, time) = (image(&SHAPES[0]), Time::new());
+    let mut live = time.open(device.clone(), Discipline::SoftUpdates, false);
+    let root = live.root();
+    live.make(root, b"dir", NewFile::Directory, OWNER_OF_7).unwrap();
+    live.make(root, b"link", NewFile::Symlink(b"file"), OWNER_OF_7).unwrap();
+    live.make(root, b"pipe", NewFile::Special(FileKind::Fifo), OWNER_OF_7).unwrap();
+    let file = live.make(root, b"file", NewFile::Regular, OWNER_OF_7).unwrap().ino;
+    let keep = |live: &mut FfsLive, path: &str| {
+        let mut files = QuotaFiles::none();
+        files.keep(QuotaKind::User, Some(path));
+        keep_quotas(live, &files)
+    };
+    for path in ["dir", "dir/", "link", "pipe", "dir/..", "/"] {
+        let kept = keep(&mut live, path);
+        assert!(matches!(kept, Err(FsError::Invalid(_))), "{path}: {kept:?}");
+    }
+    for path in ["link/file", "file/x"] {
+        let kept = keep(&mut live, path);
+        assert!(matches!(kept, Err(FsError::NotDirectory(_))), "{path}: {kept:?}");
+    }
+    // A second name.
+    live.link(file, root, b"second").unwrap();
+    keep(&mut live, "second").unwrap();
+    for name in [&b"file"[..], b"second"] {
+        let removed = live.unlink(root, name);
+        assert!(matches!(removed, Err(FsError::NotPermitted(_))), "{removed:?}");
+        let moved = live.rename((root, name), (root, b"moved"), RenameMode::Replace);
+        assert!(matches!(moved, Err(FsError::NotPermitted(_))), "{moved:?}");
+        let replaced = live.rename((root, b"pipe"), (root, name), RenameMode::Replace);
+        assert!(matches!(replaced, Err(FsError::NotPermitted(_))), "{replaced:?}");
+    }
+    live.unmount().unwrap();
+    let report = seekless_ffs::check(device).unwrap();
+    assert!(report.is_clean(), "{:#?}", report.findings);
+}
+
+/// Records of the highest ids, and more of them than are kept.
+#[test]
+fn large_quota_files() {
+    let time = Time::new();
+    let header = Words::Big64.file(&BTreeMap::new());
+    let sparse = |live: &mut FfsLive, ids: &[u32]| {
+        let ino = put(live, NAMES[0], &header);
+        for &id in ids {
+            let at = ByteLen::new(64 + 64 * u64::from(id));
+            assert_eq!(live.write(ino, at, &[1; 64]).unwrap(), 64);
+        }
+    };
+    let mut live = time.open(image(&SHAPES[2]), Discipline::Async, false);
+    let highest = i32::MAX as u32;
+    sparse(&mut live, &[5, highest, highest + 1, u32::MAX]);
+    keep_quotas(&mut live, &both()).unwrap();
+    let root = live.root();
+    let ino = live.lookup(root, NAMES[0].as_bytes()).unwrap().unwrap();
+    live.sync().unwrap();
+    for (id, is_counted) in [(5, true), (highest, true), (highest + 1, false), (u32::MAX, false)] {
+        let mut raw = [0; 64];
+        live.read(ino, ByteLen::new(64 + 64 * u64::from(id)), &mut raw).unwrap();
+        assert_eq!(raw[16..24] == [0; 8], is_counted, "{id}: {raw:?}");
+    }
+    live.unmount().unwrap();
+
+    // Of 32 bits, as many records as fit in 33 MiB.
+    let shape = Shape { mebibytes: 64, ..SHAPES[2] };
+    let mut live = time.open(image(&shape), Discipline::Async, false);
+    let ino = put(&mut live, NAMES[0], &[1; 512]);
+    for at in 0..33 {
+        live.write(ino, ByteLen::new(at << 20), &[1; 1 << 20]).unwrap();
+    }
+    let kept = keep_quotas(&mut live, &both());
+    assert!(matches!(&kept, Err(FsError::Unsupported(why)) if why.contains("records")), "{kept:?}");
+    live.unmount().unwrap();
+}
+
+/// Snapshots are not charged, and a file is again once it is none.
+#[test]
+fn snapshots_come_and_go() {
+    let (device, time) = (image(&SHAPES[1]), Time::new());
+    let mut live = time.open(device.clone(), Discipline::SoftUpdates, false);
+    keep_quotas(&mut live, &both()).unwrap();
+    let root = live.root();
+    let file = live.make(root, b"file", NewFile::Regular, OWNER_OF_7).unwrap().ino;
+    live.write(file, ByteLen::ZERO, &[1; 70_000]).unwrap();
+    for round in 0..3 {
+        let snap = live.make(root, b"snap", NewFile::Regular, OWNER_OF_7).unwrap().ino;
+        live.take_snapshot(snap).unwrap();
+        live.write(file, ByteLen::ZERO, &[2; 70_000]).unwrap();
+        live.sync().unwrap();
+        assert_eq!(usage(&records(&mut live, Words::Big64)), walk(&mut live, &[]), "{round}");
+        if round == 1 {
+            live.release_snapshot(snap).unwrap();
+            live.sync().unwrap();
+            let counted = walk(&mut live, &[]);
+            assert_eq!(counted[0][&7][1], 2);
+            assert_eq!(usage(&records(&mut live, Words::Big64)), counted);
+        }
+        live.unlink(root, b"snap").unwrap();
+        live.sync().unwrap();
+        let counted = walk(&mut live, &[]);
+        assert_eq!(counted[0][&7][1], 1);
+        assert_eq!(usage(&records(&mut live, Words::Big64)), counted, "{round}");
+    }
+    live.unmount().unwrap();
+    let report = seekless_ffs::check(device).unwrap();
+    assert!(report.is_clean(), "{:#?}", report.findings);
 }

@@ -9,7 +9,7 @@ use seekless_fs::format::OpenOptions;
 use seekless_units::ByteLen;
 use std::sync::Arc;
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     pub(crate) version: Version,
     pub(crate) block: u32,
