@@ -222,6 +222,9 @@ fn usage_is_what_the_tree_has() {
         for phase in 0..2 {
             let mounted =
                 Mounted::new(&image, &at, &format!("rw,{discipline},userquota,groupquota"));
+            // The kernel keeps their pages.
+            let through = |name| fs::read(at.join(name)).expect("quota file");
+            let before = NAMES.map(through);
             refused += work(&at, &mut draw, 150);
             if phase == 0 && format == "ufs2" && discipline == "softdep" {
                 let path = at.to_str().expect("path");
@@ -233,6 +236,10 @@ fn usage_is_what_the_tree_has() {
                 fs::File::open(at.join(name)).and_then(|file| file.sync_all()).expect("fsync");
             }
             assert_eq!(in_files(&image, big_endian), counted, "{what}, mounted, phase {phase}");
+            let now = NAMES.map(through);
+            assert_ne!(before, now);
+            let now = now.map(|bytes| used(&bytes, big_endian));
+            assert_eq!(now, counted, "{what}, through the mount, phase {phase}");
             mounted.end();
             assert_eq!(in_files(&image, big_endian), counted, "{what}, phase {phase}");
             if !big_endian && dissect::ready() {
@@ -335,6 +342,7 @@ fn files_of_quotas_that_are_not_kept() {
     text(&seekless(&["check", &image]));
     for (option, wanted) in [
         ("userquota", "needs -o rw"),
+        ("rw,userquota=", "-o userquota=: expected userquota[=FILE]"),
         ("rw,userquota=none/file", "no such file or directory"),
         ("rw,userquota=quota.group,groupquota", "one file cannot have the quotas"),
     ] {
