@@ -275,8 +275,9 @@ impl<F: Named> Operate for Live<F> {
     fn tick(&mut self) -> Result<(), FsError> {
         let done = self.volume.core.cache.tick().and_then(|()| self.run_actions());
         self.volume.noted(done)?;
-        write_quotas_when_due(self)?;
-        self.write_back_expired()
+        // Everything else is written all the same.
+        let quotas = write_quotas_when_due(self);
+        self.write_back_expired().and(quotas)
     }
 
     fn discard_some(&mut self) -> Result<bool, FsError> {

@@ -9,9 +9,8 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, OnceLock};
 
-/// The kernel's cache of a mount: attributes, names, contents of files and
-/// listings of directories. Whatever the server
-/// changes by itself must be forgotten there.
+/// The kernel's cache of a mount: attributes, names, contents of files and listings of directories.
+/// Whatever the server changes by itself must be forgotten there.
 #[derive(Clone, Debug, Default)]
 pub struct KernelCache(Arc<OnceLock<Notifier>>);
 

@@ -373,7 +373,7 @@ pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure
         progress: &progress,
     };
     let written = if args.like.is_share() {
-        write_layers(args, build, &options, &steps.below)
+        write_shared(args, build, &options, &steps.below)
     } else {
         write(args, build, options, bases.as_ref())
     };
@@ -488,7 +488,7 @@ fn write(
 }
 
 /// Writes an image in which each of its layers lies where it lies in other images.
-fn write_layers(
+fn write_shared(
     args: &BuildArgs,
     build: Build<'_>,
     options: &Options,

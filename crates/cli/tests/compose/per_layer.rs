@@ -600,7 +600,7 @@ fn refusals() {
     let other = Workshop::new("refusals-device");
     other.layout(&[other.image("t", &[device])]);
     refused(other.dir.to_str().expect("path"), &[], 4, "dev/zero: a character device 0:0");
-    // What is there stays unless it may be replaced, and nothing new is beside it.
+    // Without --force existing files keep their contents, and no new file is left beside them.
     Images::build(&shop, "out", &layout, &[]);
     let before = run("ls", &["-la", "--time-style=full-iso", &out]);
     let (code, said) = failure(&seekless(&["build", &layout, "--layers", "-o", &out]));

@@ -1,5 +1,5 @@
-//! Quotas through the mount: what several users and groups have, as the walked tree and dissect.ffs
-//! show it, against the records in the quota files, read here.
+//! Quotas through the mount: the usage of several users and groups, as the walked tree and
+//! dissect.ffs show it, is compared with the records in the quota files, which are read here.
 
 use super::{Scratch, dissect, failure, make, ready, run, seekless, text};
 use crate::judges::python;
@@ -17,7 +17,7 @@ const NAMES: [&str; 2] = ["quota.user", "quota.group"];
 /// By id: sectors and inodes.
 type Counted = BTreeMap<u32, [u64; 2]>;
 
-/// What users and groups have in a tree, each file once, without quota files and snapshots.
+/// Usage of users and groups in a tree. Each file counts once, quota files and snapshots do not.
 fn walk(at: &Path) -> [Counted; 2] {
     let mut counted = [Counted::new(), Counted::new()];
     let (mut seen, mut left) = (BTreeSet::new(), vec![at.to_path_buf()]);

@@ -30,7 +30,7 @@ const SHOWN_DIGITS: usize = 12;
 pub struct LayersBuild<'a> {
     /// The layers.
     pub image: &'a Apart,
-    /// How they mark what they hide.
+    /// The form of their whiteouts.
     pub whiteouts: Whiteouts,
     /// The container image's name in errors.
     pub name: &'a str,
@@ -48,7 +48,7 @@ pub struct LayersBuild<'a> {
     pub force: bool,
     /// Whether contents are cloned.
     pub reflink: ReflinkMode,
-    /// Is told how far the work is.
+    /// Receives the progress of the work.
     pub progress: &'a dyn Progress,
 }
 
@@ -68,7 +68,7 @@ pub struct LayerWritten {
     pub len: ByteLen,
     /// Its format, as `ext4`.
     pub format: String,
-    /// Files of all kinds in it, marks of what it hides included.
+    /// The number of its files of all kinds, whiteouts included.
     pub files: u64,
 }
 

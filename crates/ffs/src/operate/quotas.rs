@@ -88,20 +88,36 @@ impl QuotaFiles {
 /// another version, and for damaged inodes; [`FsError::Unsupported`] for more than 2^20 records;
 /// errors of changes to the volume.
 pub fn keep_quotas(live: &mut FfsLive, files: &QuotaFiles) -> Result<(), FsError> {
-    let mut open = Vec::new();
-    let mut limits = Vec::new();
+    // No file is made before all that there are were read.
+    let mut wanted = Vec::new();
     for kind in QuotaKind::ALL {
         let Some(path) = files.path(kind) else { continue };
         let named = |error| named(path, error);
-        let ino = find_or_make(live, path).map_err(named)?;
-        let format = format_of(live, ino).map_err(named)?;
-        limits.push((kind, read(live, ino, format).map_err(named)?));
-        open.push(QuotaFile { kind, ino, format });
+        let place = find(live, path).map_err(named)?;
+        if wanted.iter().any(|(_, _, other, _)| *other == place) {
+            let why = "one file cannot have the quotas of users and groups";
+            return Err(FsError::Invalid(why.into()));
+        }
+        let (format, limits) = match place {
+            FilePlace::There(ino) => {
+                let format = format_of(live, ino).map_err(named)?;
+                (format, read(live, ino, format).map_err(named)?)
+            }
+            FilePlace::Missing(..) => (QuotaFormat::LongWords, BTreeMap::new()),
+        };
+        wanted.push((kind, path, place, (format, limits)));
     }
-    if let [one, other] = open.as_slice()
-        && one.ino == other.ino
-    {
-        return Err(FsError::Invalid("one file cannot have the quotas of users and groups".into()));
+    let mut open = Vec::new();
+    let mut limits = Vec::new();
+    for (kind, path, place, (format, own)) in wanted {
+        let ino = match place {
+            FilePlace::There(ino) => ino,
+            FilePlace::Missing(dir, name) => {
+                make(live, dir, name).map_err(|error| named(path, error))?
+            }
+        };
+        open.push(QuotaFile { kind, ino, format });
+        limits.push((kind, own));
     }
     // Inodes are counted as they are on the disk.
     live.sync()?;
@@ -138,16 +154,22 @@ fn named(path: &str, error: FsError) -> FsError {
     }
 }
 
-/// A quota file by its path from the root on. One that does not exist is made, in a directory that
-/// does.
-fn find_or_make(live: &mut FfsLive, path: &str) -> Result<Ino, FsError> {
+/// Where a quota file is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum FilePlace<'a> {
+    There(Ino),
+    /// Nowhere: it is to be made in a directory, with a name.
+    Missing(Ino, &'a str),
+}
+
+/// A quota file by its path from the root on, in a directory that exists.
+fn find<'a>(live: &mut FfsLive, path: &'a str) -> Result<FilePlace<'a>, FsError> {
     let mut parts = path.split('/').filter(|part| !part.is_empty()).peekable();
     let mut at = live.root();
     while let Some(name) = parts.next() {
-        let is_last = parts.peek().is_none();
         at = match live.lookup(at, name.as_bytes())? {
             Some(found) => found,
-            None if is_last => make(live, at, name)?,
+            None if parts.peek().is_none() => return Ok(FilePlace::Missing(at, name)),
             None => return Err(FsError::NotFound(path.into())),
         };
     }
@@ -156,7 +178,7 @@ fn find_or_make(live: &mut FfsLive, path: &str) -> Result<Ino, FsError> {
     if attr.kind != FileKind::Regular || core.node(at)?.restrictions.snapshot {
         return Err(FsError::Invalid("not a regular file".into()));
     }
-    Ok(at)
+    Ok(FilePlace::There(at))
 }
 
 fn make(live: &mut FfsLive, dir: Ino, name: &str) -> Result<Ino, FsError> {

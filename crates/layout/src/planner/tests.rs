@@ -1,5 +1,6 @@
 //! The planner's promises, tested on made-up objects.
 
+use super::moves::pieces_of;
 use super::*;
 use crate::replay::{Purpose, Replayed, Request};
 use seekless_fs::plan::{InodeTable, Placed};
@@ -456,10 +457,14 @@ fn hot_blocks_lie_in_few_runs_of_an_older_volume() {
     let space = space(free.map(|(start, len)| extent(start, len)).to_vec(), 1000);
     let now = Things::new(vec![file(50), file(20)]);
     let placed = |base: &Base| {
-        let plan = plan_on(base, &now, &space, &[touch(0, 0, 50)], 64).expect("plan");
+        let hot = [touch(0, 0, 50)];
+        let plan = plan_on(base, &now, &space, &hot, 64).expect("plan");
         is_sound(&now, &space, &plan);
         let data = plan.data(ObjectId::new(0)).iter();
-        data.map(|placed| (placed.extent.start.get(), placed.extent.len)).collect::<Vec<_>>()
+        let data: Vec<_> =
+            data.map(|placed| (placed.extent.start.get(), placed.extent.len)).collect();
+        assert_eq!(pieces_of(&plan, &now, &hot), data.len() as u64);
+        data
     };
     let older = Base { used: vec![extent(500, 1)], ..Base::default() };
     assert_eq!(placed(&older), [(40, 30), (90, 20)]);

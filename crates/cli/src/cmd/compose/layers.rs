@@ -22,7 +22,7 @@ pub(super) struct LayerArgs {
         ]
     )]
     layers: bool,
-    /// With --layers: how an image marks what its layer hides of those below
+    /// With --layers: the form of whiteouts in the images
     #[arg(long, value_enum, value_name = "FORM", default_value_t, requires = "layers")]
     whiteouts: WhiteoutsArg,
 }

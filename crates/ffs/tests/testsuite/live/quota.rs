@@ -955,6 +955,15 @@ fn other_files_as_quota_files() {
         let kept = keep(&mut live, path);
         assert!(matches!(kept, Err(FsError::NotDirectory(_))), "{path}: {kept:?}");
     }
+    // Neither file is made where the other one cannot be used, or where both would be one.
+    for (user, group) in [("new", "dir"), ("dir", "new"), ("new", "/new")] {
+        let mut files = QuotaFiles::none();
+        files.keep(QuotaKind::User, Some(user));
+        files.keep(QuotaKind::Group, Some(group));
+        let kept = keep_quotas(&mut live, &files);
+        assert!(matches!(kept, Err(FsError::Invalid(_))), "{user}, {group}: {kept:?}");
+        assert_eq!(live.lookup(root, b"new").unwrap(), None, "{user}, {group}");
+    }
     // A second name.
     live.link(file, root, b"second").unwrap();
     keep(&mut live, "second").unwrap();
