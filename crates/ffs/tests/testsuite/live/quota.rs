@@ -1,6 +1,6 @@
-//! Quotas of users and groups: after each operation of a seeded sequence the limits hold, and are
-//! the reason where one is refused; the records in the quota files, read here, are what a walk of
-//! the tree counts.
+//! Quotas of users and groups: after each operation of a seeded sequence the limits hold, and an
+//! operation is refused only where one is exceeded; the records in the quota files, which are read
+//! here, equal the counts of a walk of the tree.
 
 use super::SHAPES;
 use super::shapes::{Shape, image, options};
@@ -167,7 +167,7 @@ fn put(live: &mut FfsLive, name: &str, bytes: &[u8]) -> Ino {
     ino
 }
 
-/// What users and groups have, by the names and attributes of the tree.
+/// Usage of users and groups, by the names and attributes of the tree.
 fn walk(live: &mut FfsLive, held: &[Ino]) -> [Counted; 2] {
     let mut seen: BTreeSet<Ino> = BTreeSet::new();
     let mut left = vec![live.root()];
@@ -780,6 +780,13 @@ fn a_write_that_crosses_a_soft_limit_is_whole() {
     let len = 10 * 4096;
     assert_eq!(live.write(ino, ByteLen::ZERO, &vec![1; len]).unwrap(), len);
     assert_eq!(record_of(&mut live, 7), ([106, 40, 80, 10, 3, 1], [time.now() + 60, began + 600]));
+    // A block that reaches the limit, and the index block that leads to it, are of one operation.
+    let cut = SetAttr { size: Some(4 * 4096), ..SetAttr::default() };
+    live.set_attr(ino, &cut).unwrap();
+    time.pass(1_000_000);
+    let behind = ByteLen::new(12 * 4096);
+    assert_eq!(live.write(ino, behind, &[1; 4096]).unwrap(), 4096);
+    assert_eq!(record_of(&mut live, 7), ([106, 40, 48, 10, 3, 1], [time.now() + 60, began + 600]));
     live.unmount().unwrap();
 }
 
