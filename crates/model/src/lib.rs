@@ -10,6 +10,8 @@
 //! - [`hdd`], [`ssd`], [`volume`], [`lazy`], [`null`]: the models
 //! - [`disksim`]: drives from DiskSim's parameter files
 //! - [`validate`]: comparison of a model with a measured trace
+//! - [`closed_loop`]: jobs with a number of requests in flight, as fio runs them
+//! - [`published`]: comparison of a model with published results of fio
 //!
 //! ```
 //! use seekless_model::preset::preset;
@@ -22,6 +24,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod closed_loop;
 pub mod device;
 pub mod disksim;
 pub mod hdd;
@@ -29,6 +32,7 @@ mod in_flight;
 pub mod lazy;
 pub mod null;
 pub mod preset;
+pub mod published;
 pub mod random;
 pub mod request;
 mod spec;

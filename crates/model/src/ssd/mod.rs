@@ -60,6 +60,10 @@ pub struct SsdSpec {
     /// limit them.
     #[serde(default)]
     pub interval_us: f64,
+    /// The same for writes, which take more exchanges with the host (on SATA, the drive first asks
+    /// for the data of each queued write); absent if it is that of the other commands.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub write_interval_us: Option<f64>,
     /// Number of commands that the controller processes at once; the others wait.
     pub queue_depth: u32,
     /// Bytes of writes that the drive accepts before they are programmed; 0 if a write completes
@@ -103,7 +107,8 @@ impl SsdSpec {
             .or_else(|| time("program_us", self.program_us))
             .or_else(|| time("erase_us", self.erase_us))
             .or_else(|| time("command_us", self.command_us))
-            .or_else(|| time("interval_us", self.interval_us));
+            .or_else(|| time("interval_us", self.interval_us))
+            .or_else(|| time("write_interval_us", self.write_interval_us.unwrap_or(0.0)));
         if found.is_some() {
             return found;
         }
@@ -185,8 +190,14 @@ impl Ssd {
         })
     }
 
+    /// Minimum interval between the start of a command and that of the next one.
+    fn interval(&self, op: Op) -> u64 {
+        let of_writes = self.spec.write_interval_us.filter(|_| op == Op::Write);
+        nanos(of_writes.unwrap_or(self.spec.interval_us))
+    }
+
     /// The time at which the controller starts a command.
-    fn take_up(&mut self, at: Nanos) -> Nanos {
+    fn take_up(&mut self, at: Nanos, op: Op) -> Nanos {
         self.working.retain(|&done| done > at);
         let depth = self.spec.queue_depth as usize;
         let mut start = at;
@@ -197,7 +208,7 @@ impl Ssd {
             self.working.drain(..=over);
         }
         start = start.max(self.controller);
-        self.controller = start + nanos(self.spec.interval_us);
+        self.controller = start + self.interval(op);
         start + nanos(self.spec.command_us)
     }
 
@@ -329,7 +340,7 @@ impl DeviceModel for Ssd {
     fn submit(&mut self, at: Nanos, tag: Tag, request: Request) -> Result<(), Refused> {
         check(request, self.capacity())?;
         let at = self.requests.arrive(at);
-        let start = self.take_up(at);
+        let start = self.take_up(at, request.op);
         let done = match request.op {
             Op::Read => self.read(start, request),
             Op::Write => self.write(start, request),

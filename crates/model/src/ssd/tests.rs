@@ -19,6 +19,7 @@ fn spec() -> SsdSpec {
         link_bandwidth: 4_096_000_000,
         command_us: 5.0,
         interval_us: 0.0,
+        write_interval_us: None,
         queue_depth: 32,
         write_cache: 0,
         power_safe: false,
@@ -90,6 +91,23 @@ fn pages_written_later_lie_where_they_were_written() {
     }
     let dies: Vec<usize> = [40, 3, 17, 9].map(|page| ssd.translation.die(page)).to_vec();
     assert_eq!(dies, [0, 1, 2, 3]);
+}
+
+#[test]
+fn writes_may_start_less_often_than_reads() {
+    let spec = SsdSpec { write_cache: 1 << 20, interval_us: 7.0, ..spec() };
+    for (write_interval_us, writes) in [(None, 7), (Some(20.0), 20), (Some(0.0), 1)] {
+        let mut ssd = Ssd::new(SsdSpec { write_interval_us, ..spec.clone() });
+        // Reads of pages on different channels, then writes.
+        for page in 0..4 {
+            let at = Lba::new(page * 8);
+            let request = if page < 2 { Request::read(at, 8) } else { Request::write(at, 8) };
+            ssd.submit(Nanos::new((page / 2) * 1_000_000), Tag(page), request).unwrap();
+        }
+        let next = |ssd: &mut Ssd| ssd.advance(Nanos::new(u64::MAX)).unwrap().at.get() / 1000;
+        let done = [0; 4].map(|_| next(&mut ssd));
+        assert_eq!(done, [60, 67, 1006, 1006 + writes], "{write_interval_us:?}");
+    }
 }
 
 #[test]

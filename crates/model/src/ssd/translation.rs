@@ -215,6 +215,7 @@ mod tests {
             link_bandwidth: 1 << 30,
             command_us: 5.0,
             interval_us: 0.0,
+            write_interval_us: None,
             queue_depth: 32,
             write_cache: 0,
             power_safe: false,

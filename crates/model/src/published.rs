@@ -1,0 +1,209 @@
+//! Comparison of a model with published results of fio.
+//!
+//! A table of results is TOML. Each `[[run]]` has the device (a preset or parameter file), the host
+//! on which it was measured, where that was published, and the results, one for each number of
+//! requests in flight:
+//!
+//! ```
+//! let text = r#"
+//!     [[run]]
+//!     device = "gp3"
+//!     host = "m5.large"
+//!     source = "owner/repository, file"
+//!     thinktime_us = 3.0
+//!     results = [
+//!         { rw = "randread", iodepth = 1, iops = 1500, lat_us = 660, parameter = true },
+//!         { rw = "randread", iodepth = 32, iops = 3000 },
+//!     ]"#;
+//! let runs = seekless_model::published::parse(text, "results.toml")?;
+//! let spec = seekless_model::preset::spec(&runs[0].device)?;
+//! let compared = runs[0].compare(&spec, 1)?;
+//! assert!((compared[1].iops_ratio() - 1.0).abs() < 0.01);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use crate::closed_loop::{DEEPEST, Job, JobError, Outcome, Pattern};
+use crate::preset::SpecError;
+use crate::spec::Spec;
+use seekless_units::Nanos;
+use serde::{Deserialize, Serialize};
+
+/// Number of requests for a result, for each in flight. A result has at least [`FEWEST`].
+const TURNS: u64 = 100;
+const FEWEST: u64 = 50_000;
+/// Maximum number of results in a table: each takes up to some seconds to compute.
+const MOST: usize = 10_000;
+
+/// A device, measured on a host.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Run {
+    /// Preset, or path of a parameter file.
+    pub device: String,
+    /// Host, adapter, file system.
+    pub host: String,
+    /// Place of publication.
+    pub source: String,
+    /// Time of the host's thread for a request, in microseconds: [`Job::thinktime`].
+    pub thinktime_us: f64,
+    /// Bytes in a request.
+    #[serde(default = "page")]
+    pub bs: u32,
+    /// Bytes over which the job ran; absent for the whole device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<u64>,
+    /// The results.
+    pub results: Vec<Measured>,
+}
+
+const fn page() -> u32 {
+    4096
+}
+
+/// A result: means over the duration of the job.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Measured {
+    /// Addresses and operation.
+    pub rw: Pattern,
+    /// Requests in flight.
+    pub iodepth: u32,
+    /// Requests per second.
+    pub iops: f64,
+    /// Mean latency in microseconds, if it was published.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lat_us: Option<f64>,
+    /// 99th percentile of the latency in microseconds, if it was published.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p99_us: Option<f64>,
+    /// A parameter of the model was derived from the rate or the mean latency, so that these do not
+    /// judge it.
+    #[serde(default)]
+    pub parameter: bool,
+}
+
+/// A result, and what the model gives for it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Compared {
+    /// The published result.
+    pub measured: Measured,
+    /// The model's.
+    pub modelled: Outcome,
+}
+
+impl Compared {
+    /// Requests per second, of the model to the measured.
+    #[must_use]
+    pub fn iops_ratio(&self) -> f64 {
+        self.modelled.iops() / self.measured.iops
+    }
+
+    /// Mean latency, of the model to the measured.
+    #[must_use]
+    pub fn lat_ratio(&self) -> Option<f64> {
+        self.measured.lat_us.map(|us| self.modelled.mean_us() / us)
+    }
+
+    /// 99th percentile of the latency, of the model to the measured.
+    #[must_use]
+    pub fn p99_ratio(&self) -> Option<f64> {
+        self.measured.p99_us.map(|us| self.modelled.quantile_us(0.99) / us)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Table {
+    run: Vec<Run>,
+}
+
+/// Parses a table of results; `file` is its name for errors.
+///
+/// # Errors
+/// [`SpecError::Invalid`].
+pub fn parse(text: &str, file: &str) -> Result<Vec<Run>, SpecError> {
+    let table: Table =
+        toml::from_str(text).map_err(|error| SpecError::syntax(&error, text, file))?;
+    let count: usize = table.run.iter().map(|run| run.results.len()).sum();
+    if count > MOST {
+        let why = format!("more than {MOST} results");
+        return Err(SpecError::of_key("results", why, text, file));
+    }
+    match table.run.iter().find_map(Run::fault) {
+        None => Ok(table.run),
+        Some((key, message)) => Err(SpecError::of_key(key, message, text, file)),
+    }
+}
+
+impl Run {
+    /// The first fault in the figures: key and reason.
+    fn fault(&self) -> Option<(&'static str, String)> {
+        let sane = |value: f64| value.is_finite() && value > 0.0;
+        if !(0.0..=1e6).contains(&self.thinktime_us) {
+            let why = format!("{} us is not in the range 0 to 1e6", self.thinktime_us);
+            return Some(("thinktime_us", why));
+        }
+        self.results.iter().find_map(|result| {
+            if !(1..=DEEPEST).contains(&result.iodepth) {
+                let why = format!("iodepth {} is not in the range 1 to {DEEPEST}", result.iodepth);
+                return Some(("results", why));
+            }
+            let times = [Some(result.iops), result.lat_us, result.p99_us];
+            let fine = times.into_iter().flatten().all(sane);
+            let depth = result.iodepth;
+            (!fine).then(|| ("results", format!("iodepth {depth}: a value is not positive")))
+        })
+    }
+
+    /// Runs a job for each result, on a device at rest. `randseed` seeds the random addresses.
+    ///
+    /// # Errors
+    /// [`JobError`].
+    pub fn compare(&self, spec: &Spec, randseed: u64) -> Result<Vec<Compared>, JobError> {
+        let one = |&measured: &Measured| {
+            let job = Job {
+                rw: measured.rw,
+                bs: self.bs,
+                iodepth: measured.iodepth,
+                thinktime: Nanos::new((self.thinktime_us * 1000.0).round() as u64),
+                size: self.size,
+                number_ios: FEWEST.max(u64::from(measured.iodepth) * TURNS),
+                randseed,
+            };
+            Ok(Compared { measured, modelled: job.run(spec.build().as_mut())? })
+        };
+        self.results.iter().map(one).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RUN: &str = "[[run]]\ndevice = 'null'\nhost = 'h'\nsource = 's'\nthinktime_us = 10.0\n";
+
+    #[test]
+    fn a_table_is_compared_with_the_model() {
+        let results = "results = [{ rw = 'write', iodepth = 1, iops = 50000, lat_us = 5.0 }]";
+        let runs = parse(&format!("{RUN}{results}"), "t").unwrap();
+        let spec = crate::preset::spec("null").unwrap();
+        let compared = runs[0].compare(&spec, 1).unwrap();
+        assert!((compared[0].iops_ratio() - 2.0).abs() < 1e-3, "{}", compared[0].iops_ratio());
+        assert_eq!(compared[0].lat_ratio(), Some(0.0));
+        assert_eq!(compared[0].p99_ratio(), None);
+    }
+
+    #[test]
+    fn faults_are_told_by_line_and_key() {
+        let long = "results = [{ rw = 'read', iodepth = 0, iops = 1 }]";
+        for (text, said) in [
+            (format!("{RUN}{long}"), "t:6: results: iodepth 0 is not in the range 1 to 65536"),
+            (format!("{RUN}{}", long.replace('0', "1").replace("= 1 }", "= 0 }")), "t:6: results"),
+            (RUN.replace("10.0", "-1.0") + "results = []", "t:5: thinktime_us: -1 us"),
+            (RUN.replace("host", "hoste") + "results = []", "t:3: hoste: unknown field"),
+        ] {
+            let error = parse(&text, "t").unwrap_err().to_string();
+            assert!(error.starts_with(said), "{error}");
+        }
+    }
+}
