@@ -57,8 +57,8 @@ pub(crate) fn import(path: &Path) -> Result<Spec, Failure> {
         )
 }
 
-/// Reads a parameter file of at most [`LARGEST`] bytes.
-fn read(path: &Path) -> io::Result<String> {
+/// Reads a parameter file, or a table of results, of at most [`LARGEST`] bytes.
+pub(crate) fn read(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     let read = File::open(path)?.take(LARGEST + 1).read_to_string(&mut text)?;
     if read as u64 > LARGEST {

@@ -123,6 +123,66 @@ fn validation_compares_distributions() {
 }
 
 #[test]
+fn jobs_run_with_fios_options() {
+    let dir = tempfile::tempdir().unwrap();
+    let bench = ["model", "bench", "gp3", "--rw", "randread,write", "--iodepth", "1,64"];
+    let args = [&bench[..], &["--bs", "8K", "--number-ios", "5000", "--json"]].concat();
+    let found = json(&args, dir.path());
+    assert_eq!(found["device"], "gp3");
+    let jobs = found["jobs"].as_array().unwrap();
+    let order: Vec<_> =
+        jobs.iter().map(|job| (job["rw"].as_str().unwrap(), &job["iodepth"])).collect();
+    let (one, many) = (Value::from(1), Value::from(64));
+    assert_eq!(order, [("randread", &one), ("randread", &many), ("write", &one), ("write", &many)]);
+    let figure = |job: usize, key: &str| jobs[job][key].as_f64().unwrap();
+    // The volume's limit, and the latency that follows from it.
+    assert!((figure(1, "iops") / 3000.0 - 1.0).abs() < 0.02, "{}", jobs[1]);
+    assert!((figure(1, "bytes_per_second") / figure(1, "iops") - 8192.0).abs() < 0.01);
+    assert_eq!(jobs[1]["requests"], 5000);
+    let mean = |job: usize| jobs[job]["lat_us"]["mean"].as_f64().unwrap();
+    assert!((mean(1) / (64e6 / 3000.0) - 1.0).abs() < 0.02, "{}", jobs[1]);
+    assert!((figure(0, "iops") * mean(0) / 1e6 - 1.0).abs() < 1e-3, "{}", jobs[0]);
+    // The same on every run; a thread's time counts.
+    assert_eq!(json(&args, dir.path()), found);
+    let slow = json(&[&args[..], &["--thinktime", "1ms"]].concat(), dir.path());
+    assert!(slow["jobs"][1]["iops"].as_f64().unwrap() <= 1000.0, "{slow}");
+    let text = seekless(&bench, dir.path());
+    assert_eq!(String::from_utf8_lossy(&text.stdout).lines().count(), 5);
+    for wrong in [["--bs", "1000"], ["--iodepth", "0"], ["--number-ios", "0"], ["--size", "1K"]] {
+        let (code, said) = refusal(&[&bench[..], &wrong[..]].concat(), dir.path());
+        assert!(code == 2 && said.contains(wrong[0]), "{wrong:?}: {code} {said}");
+    }
+}
+
+#[test]
+fn published_results_are_set_beside_the_models() {
+    let dir = tempfile::tempdir().unwrap();
+    let table = "[[run]]\ndevice = \"gp3\"\nhost = \"m5\"\nsource = \"s\"\nthinktime_us = 3.0\n\
+                 results = [{ rw = \"randread\", iodepth = 64, iops = 1500, lat_us = 42667 }]\n";
+    let write = |text: &str| std::fs::write(dir.path().join("results.toml"), text).unwrap();
+    write(table);
+    let args = ["model", "validate", "--fio", "results.toml"];
+    let found = json(&[&args[..], &["--json"]].concat(), dir.path());
+    let one = &found["runs"][0]["results"][0];
+    assert!((one["iops"].as_f64().unwrap() / 3000.0 - 1.0).abs() < 0.01, "{one}");
+    assert_eq!((&one["measured_iops"], &one["parameter"]), (&1500.0.into(), &false.into()));
+    assert_eq!(one["measured_p99_us"], Value::Null);
+    let text = String::from_utf8(seekless(&args, dir.path()).stdout).unwrap();
+    let row: Vec<&str> = text.lines().last().unwrap().split_whitespace().collect();
+    assert_eq!((row[2], row[4], row[7]), ("1500", "2.00", "0.50"), "{text}");
+
+    write(&table.replace("iodepth = 64", "iodepth = 0"));
+    let (code, said) = refusal(&args, dir.path());
+    assert_eq!(code, 3);
+    assert!(said.contains("results.toml:6: results: iodepth 0"), "{said}");
+    write(&table.replace("gp3", "gp33"));
+    assert_eq!(refusal(&args, dir.path()).0, 2);
+    assert_eq!(refusal(&["model", "validate"], dir.path()).0, 2);
+    let both = [&args[..], &["--traces", "t", "--specs", "s"]].concat();
+    assert_eq!(refusal(&both, dir.path()).0, 2);
+}
+
+#[test]
 fn a_score_is_timed_on_devices() {
     let dir = specs();
     let tree = dir.path().join("tree");

@@ -37,7 +37,7 @@ const MOST: usize = 10_000;
 /// A device, measured on a host.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Run {
+pub struct Published {
     /// Preset, or path of a parameter file.
     pub device: String,
     /// Host, adapter, file system.
@@ -114,14 +114,14 @@ impl Compared {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Table {
-    run: Vec<Run>,
+    run: Vec<Published>,
 }
 
 /// Parses a table of results; `file` is its name for errors.
 ///
 /// # Errors
 /// [`SpecError::Invalid`].
-pub fn parse(text: &str, file: &str) -> Result<Vec<Run>, SpecError> {
+pub fn parse(text: &str, file: &str) -> Result<Vec<Published>, SpecError> {
     let table: Table =
         toml::from_str(text).map_err(|error| SpecError::syntax(&error, text, file))?;
     let count: usize = table.run.iter().map(|run| run.results.len()).sum();
@@ -129,13 +129,13 @@ pub fn parse(text: &str, file: &str) -> Result<Vec<Run>, SpecError> {
         let why = format!("more than {MOST} results");
         return Err(SpecError::of_key("results", why, text, file));
     }
-    match table.run.iter().find_map(Run::fault) {
+    match table.run.iter().find_map(Published::fault) {
         None => Ok(table.run),
         Some((key, message)) => Err(SpecError::of_key(key, message, text, file)),
     }
 }
 
-impl Run {
+impl Published {
     /// The first fault in the figures: key and reason.
     fn fault(&self) -> Option<(&'static str, String)> {
         let sane = |value: f64| value.is_finite() && value > 0.0;

@@ -2,7 +2,7 @@
 
 use seekless_model::closed_loop::Pattern::{self, RandRead, RandWrite, Read};
 use seekless_model::preset;
-use seekless_model::published::{self, Compared, Run};
+use seekless_model::published::{self, Compared, Published};
 use std::collections::BTreeMap;
 
 /// The largest deviation of a figure that is not listed.
@@ -52,11 +52,11 @@ const MISSES: &[(&str, &str, Pattern, u32, Figure, f64)] = &[
     ("intel-p3600-1600", "XFS, a file of 5 GiB, 64 KiB", Read, 8, Iops, 1.34),
 ];
 
-fn runs() -> Vec<Run> {
+fn runs() -> Vec<Published> {
     published::parse(include_str!("fio.toml"), "fio.toml").unwrap()
 }
 
-fn compared(run: &Run, randseed: u64) -> Vec<Compared> {
+fn compared(run: &Published, randseed: u64) -> Vec<Compared> {
     run.compare(&preset::spec(&run.device).unwrap(), randseed).unwrap()
 }
 

@@ -1,6 +1,7 @@
 //! A disk backed by a file, with the times of a modelled device: requests are counted, and may take
 //! as long as on the device.
 
+mod closed_loop;
 mod counters;
 mod engine;
 mod log;

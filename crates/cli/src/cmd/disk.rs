@@ -27,7 +27,8 @@ use std::sync::Arc;
 #[command(after_help = "\
 DIR/disk is the disk; DIR/stats and DIR/stats.json hold its statistics so far.
 Writing 'phase NAME' to DIR/control begins a phase with statistics of its own;
-'reset' clears all statistics. Runs until DIR is unmounted or a signal is received.
+'reset' clears all statistics; 'iodepth N' makes virtual time wait for N requests
+in flight. Runs until DIR is unmounted or a signal is received.
 
 Examples:
   seekless disk disk.img /mnt/d --model gp3 --io-log io.jsonl &

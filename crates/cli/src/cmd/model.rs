@@ -1,5 +1,7 @@
 //! `seekless model`: models of devices on which requests are timed.
 
+mod bench;
+mod fio;
 mod plot;
 mod validate;
 
@@ -8,6 +10,7 @@ use crate::device;
 use crate::failure::{Failure, Kind};
 use crate::say::say;
 use crate::written::Written;
+use bench::BenchArgs;
 use clap::{Args, Subcommand};
 use seekless_images::output::Output;
 use seekless_model::preset::{self, Spec};
@@ -17,7 +20,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use validate::ValidateArgs;
 
-/// List, show, import and validate models of storage devices
+/// List, show, import, run and validate models of storage devices
 #[derive(Args, Debug)]
 #[command(after_help = "\
 A device is a preset or a TOML file; docs/models.md describes the file format.
@@ -27,6 +30,7 @@ Examples:
   seekless model show gp3 > mine.toml
   seekless model import cheetah9LP.parv -o cheetah9LP.toml
   seekless score disk.img --trace boot.trace --device gp3 --device ./mine.toml
+  seekless model bench samsung-pm883-480 --rw randread --iodepth 1,8,32
   seekless model validate --traces traces --specs specs --plot fit.svg")]
 pub(crate) struct ModelCommand {
     #[command(subcommand)]
@@ -63,7 +67,9 @@ enum ModelSubcommand {
         #[arg(long, requires = "output")]
         force: bool,
     },
-    /// Replay measured traces and compare the response times
+    /// Measure requests per second and latency with a number of requests in flight
+    Bench(BenchArgs),
+    /// Compare models with measured traces, or with published results of fio
     Validate(ValidateArgs),
 }
 
@@ -85,6 +91,7 @@ pub(crate) fn run(args: &ModelCommand, global: &Global) -> Result<ExitCode, Fail
                 None => say!("{}", text(&spec)?.trim_end()),
             }
         }
+        ModelSubcommand::Bench(args) => bench::run(args, global)?,
         ModelSubcommand::Validate(args) => validate::run(args, global)?,
     }
     Ok(ExitCode::SUCCESS)

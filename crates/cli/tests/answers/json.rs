@@ -21,6 +21,7 @@ pub(crate) const ANSWERS: &[&[&str]] = &[
     &["map", "disk.img", "--trace", "job.trace"],
     &["model", "list"],
     &["model", "show", "gp3"],
+    &["model", "bench", "gp3", "--number-ios", "100"],
     &["lab", "list"],
     &["lab", "show", "dirpref"],
     &["lab", "show", "boots"],

@@ -25,7 +25,7 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("mount $dev", "goes with seekless disk"),
     ("cat /mnt/d/stats", "goes with seekless disk"),
     ("seekless model import", "needs parameters of DiskSim"),
-    ("seekless model validate", "needs traces of drives"),
+    ("seekless model validate --traces", "needs traces of drives"),
     ("seekless mount ", "mounts; run by tests/mount.rs and tests/ufs_mount"),
     ("chroot /mnt", "goes with seekless mount"),
     ("mnt/bin/rustc", "goes with seekless mount"),
@@ -137,6 +137,8 @@ printf '[Partition]\nType=root\nCopyFiles=/\n' > repart.d/20-root.conf
 printf '%s\n' /bin/job /etc/os-release /usr/lib/7 /usr/lib/50 > hot-files.txt
 seekless trace import --paths hot-files.txt -o boot.trace
 for day in job monday tuesday rustc make.1 make.2; do cp boot.trace $day.trace; done
+printf '[[run]]\ndevice = "gp3"\nhost = "m5"\nsource = "s"\nthinktime_us = 3.0\n' > results.toml
+printf 'results = [{ rw = "randread", iodepth = 32, iops = 3000 }]\n' >> results.toml
 echo '{"time":9000000000,"op":"stat","path":"/"}' >>job.trace
 for one in one two; do seekless trace summarize monday.trace -o $one.parquet; done
 seekless optimize disk.img --trace boot.trace -o fast.img; cp fast.img after.img

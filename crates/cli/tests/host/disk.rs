@@ -97,6 +97,8 @@ fn accesses_are_counted_by_phase_and_logged() {
     served.control("reset");
     assert_eq!(served.stats()["requests"], 0);
     assert!(fs::write(served.dir.join("control"), "nonsense").is_err());
+    served.control("iodepth 32\niodepth 0");
+    assert!(fs::write(served.dir.join("control"), "iodepth 33").is_err());
     // The disk has a fixed size.
     assert!(run("truncate", &["-s", "128M", &to]).is_none());
     assert!(served.stop());

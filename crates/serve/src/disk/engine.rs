@@ -1,5 +1,6 @@
 //! Requests, their times and their counts.
 
+use super::closed_loop::ClosedLoop;
 use super::log::{Entry, Log};
 use super::{Counters, Report};
 use rustix::fs::FallocateFlags;
@@ -74,6 +75,7 @@ struct State {
     now: Nanos,
     next: u64,
     waiting: HashMap<Tag, Submitted>,
+    closed_loop: ClosedLoop,
     done: HashMap<Tag, Nanos>,
     /// The end of the previous access.
     head: Option<u64>,
@@ -119,6 +121,7 @@ impl Disk {
             now: Nanos::ZERO,
             next: 0,
             waiting: HashMap::new(),
+            closed_loop: ClosedLoop::new(0),
             done: HashMap::new(),
             head: None,
             phases: vec![("start".into(), Counters::default())],
@@ -235,6 +238,7 @@ impl Disk {
         state.model.submit(at, tag, request).map_err(io::Error::other)?;
         let distance = state.seek(kind, offset, bytes);
         state.waiting.insert(tag, Submitted { kind, offset, bytes, distance, at });
+        state.closed_loop.arrive();
         let in_flight = state.waiting.len() as u64;
         let counters = state.counters();
         counters.count(kind, bytes);
@@ -249,6 +253,11 @@ impl Disk {
         let Some(tag) = tag else { return };
         let mut state = self.lock();
         while state.done.remove(&tag).is_none() {
+            if let Some(left) = self.hold(&mut state) {
+                let woken = self.progress.wait_timeout(state, left);
+                state = woken.unwrap_or_else(PoisonError::into_inner).0;
+                continue;
+            }
             let until = match self.clock {
                 Clock::Virtual => Nanos::new(u64::MAX),
                 Clock::Real => self.time(&state),
@@ -261,6 +270,22 @@ impl Disk {
             }
             state = self.sleep(state);
         }
+    }
+
+    /// How long virtual time stands still for requests that a closed loop will submit.
+    fn hold(&self, state: &mut State) -> Option<Duration> {
+        let in_flight = state.waiting.len();
+        match self.clock {
+            Clock::Virtual => state.closed_loop.hold(in_flight),
+            Clock::Real => None,
+        }
+    }
+
+    /// Sets the number of requests that the program keeps in flight: in virtual time, the device
+    /// waits for them. 0 and 1 end that.
+    pub fn keep_in_flight(&self, depth: usize) {
+        self.lock().closed_loop = ClosedLoop::new(depth);
+        self.progress.notify_all();
     }
 
     /// Sleeps until the next possible event of the device.

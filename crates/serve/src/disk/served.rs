@@ -94,16 +94,13 @@ impl DiskMount {
                 None if line == "reset" => self.disk.reset(),
                 Some(("phase", name)) => self.disk.phase(name.trim())?,
                 Some(("begin", name)) => self.disk.first_phase(name.trim())?,
-                Some(("wait", time)) => {
-                    let told = |why| {
-                        tracing::warn!("control: {why}");
-                        io::Error::from(io::ErrorKind::InvalidInput)
-                    };
-                    self.disk.wait(parse_span(time.trim()).map_err(told)?);
+                Some(("wait", time)) => self.disk.wait(parse_span(time.trim()).map_err(refused)?),
+                Some(("iodepth", depth)) => {
+                    self.disk.keep_in_flight(parse_depth(depth.trim()).map_err(refused)?);
                 }
                 _ => {
                     tracing::warn!(
-                        "control: '{line}' is not one of 'reset', 'begin NAME', 'phase NAME' and 'wait TIME'"
+                        "control: '{line}' is not one of 'reset', 'begin NAME', 'phase NAME', 'iodepth N' and 'wait TIME'"
                     );
                     return Err(io::ErrorKind::InvalidInput.into());
                 }
@@ -111,6 +108,18 @@ impl DiskMount {
         }
         Ok(())
     }
+}
+
+/// The error of a line of `control`, and its reason as a warning.
+fn refused(why: String) -> io::Error {
+    tracing::warn!("control: {why}");
+    io::ErrorKind::InvalidInput.into()
+}
+
+/// The number of requests that a program keeps in flight: at most as many as are served at once.
+fn parse_depth(text: &str) -> Result<usize, String> {
+    let depth = text.parse().ok().filter(|depth| *depth <= THREADS);
+    depth.ok_or_else(|| format!("'{text}' is not a number of requests from 0 to {THREADS}"))
 }
 
 fn errno(error: &io::Error) -> Errno {

@@ -1,6 +1,6 @@
 //! `seekless model validate`: compares models with measured drives.
 
-use super::plot;
+use super::{fio, plot};
 use crate::args::Global;
 use crate::device;
 use crate::failure::{Failure, Kind};
@@ -35,19 +35,27 @@ The demerit figure (Ruemmler and Wilkes) is the root mean square of the
 horizontal distance between the measured and the modelled distribution of
 response times; percent are of the measured mean.
 
+With --fio, jobs run on the models, and their figures are printed beside the
+published ones. `parameter` marks results from which a parameter of the model was
+derived, so that they do not judge it.
+
 Examples:
   seekless model validate --traces traces --specs specs
-  seekless model validate --traces traces --specs specs --plot fit.svg --json")]
+  seekless model validate --traces traces --specs specs --plot fit.svg --json
+  seekless model validate --fio results.toml")]
 pub(super) struct ValidateArgs {
     /// Directory of the measured traces
-    #[arg(long, value_name = "DIR")]
-    traces: PathBuf,
+    #[arg(long, value_name = "DIR", requires = "specs", required_unless_present = "fio")]
+    traces: Option<PathBuf>,
     /// Directory of the drives' parameter files
-    #[arg(long, value_name = "DIR")]
-    specs: PathBuf,
+    #[arg(long, value_name = "DIR", requires = "traces")]
+    specs: Option<PathBuf>,
     /// Draw both distributions of every drive (SVG)
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", requires = "traces")]
     plot: Option<PathBuf>,
+    /// Compare with a table of published results of fio (TOML, see docs/models.md)
+    #[arg(long, value_name = "FILE", conflicts_with = "traces")]
+    fio: Option<PathBuf>,
 }
 
 /// A drive's measured response times, and those of the model.
@@ -59,10 +67,15 @@ pub(super) struct Validated {
 }
 
 pub(super) fn run(args: &ValidateArgs, global: &Global) -> Result<(), Failure> {
-    let traces = find_traces(&args.traces)?;
-    let drives: Vec<Validated> = traces
+    if let Some(path) = &args.fio {
+        return fio::run(path, global);
+    }
+    let (Some(traces), Some(specs)) = (&args.traces, &args.specs) else {
+        return Err(Failure::usage("--traces and --specs, or --fio, are required"));
+    };
+    let drives: Vec<Validated> = find_traces(traces)?
         .iter()
-        .map(|(drive, path)| validate_one(drive, path, &args.specs))
+        .map(|(drive, path)| validate_one(drive, path, specs))
         .collect::<Result<_, _>>()?;
     if let Some(path) = &args.plot {
         let output = Output::create(path, true)?;
