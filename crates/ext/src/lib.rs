@@ -24,7 +24,7 @@
 //! `superblock.rs group.rs inode.rs bmap.rs extent.rs indirect.rs dir.rs htree.rs inline.rs
 //! xattr.rs acl.rs journal/` read, with one module per on-disk structure, on top of `volume.rs`
 //! (blocks by number) and the read cache of `fs`; `backup.rs` finds copies of the superblock and
-//! of descriptors, `reserved.rs` the volume's own inodes, `quota.rs` the files of quotas,
+//! of descriptors, `reserved.rs` the volume's own inodes, `quota.rs` the files of quotas, `quotas.rs` the quotas in them,
 //! `orphans.rs` the files that the next mount deletes; `journal/fast_commit/` also writes, into an
 //! overlay in memory. `journal/write/` makes new transactions, for the cache of a volume in
 //! use; `journal/home.rs` is a recovery that is written to the image, for a repair and for a
@@ -82,6 +82,7 @@ mod operate;
 mod orphans;
 mod part;
 mod quota;
+mod quotas;
 mod relayout;
 mod reserved;
 mod superblock;
@@ -103,6 +104,7 @@ pub use compose::{Builder, CommonMarks};
 pub use features::{Features, LeftOut};
 pub use journal::LogWriter;
 pub use operate::{Ext, ExtLive, ListingOrder, LiveOptions};
+pub use quotas::{change_quotas, compare_quotas, correct_quotas, quotas};
 pub use relayout::{Mover, Relayout, recover};
 pub use systems::{Common, SYSTEMS, System};
 pub use undo::UndoDevice;

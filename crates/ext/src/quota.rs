@@ -25,7 +25,9 @@ pub(crate) const MAGICS: [u32; 3] = [0xD9C0_1F11, 0xD9C0_1927, 0xD9C0_3F14];
 /// `dqh_version` of entries of 72 bytes.
 const VERSION: u32 = 1;
 /// How long a soft limit may be exceeded, in seconds (`MAX_IQ_TIME` and `MAX_DQ_TIME`).
-const GRACE: u32 = 7 * 24 * 60 * 60;
+pub(crate) const GRACE: u32 = 7 * 24 * 60 * 60;
+/// Bytes in the unit of limits of space (`QUOTABLOCK_SIZE`).
+pub(crate) const LIMIT_UNIT: u64 = 1024;
 /// Entries in a leaf.
 const PER_LEAF: usize = 14;
 /// Bytes of a reference to a block.
@@ -68,6 +70,31 @@ pub(crate) struct QuotaContents {
     /// No reference leads out of the file.
     pub(crate) is_whole: bool,
     pub(crate) entries: Vec<QuotaEntry>,
+    /// The bytes of the file at which the entries begin.
+    pub(crate) places: Vec<u64>,
+}
+
+impl QuotaContents {
+    /// The head of the file.
+    pub(crate) fn head(&self) -> &QuotaHead {
+        &self.head
+    }
+
+    /// The head of the file, to be changed.
+    pub(crate) fn head_mut(&mut self) -> &mut QuotaHead {
+        &mut self.head
+    }
+
+    /// The times above soft limits of space and of inodes, in seconds.
+    pub(crate) fn grace(&self) -> (u32, u32) {
+        let or_usual = |seconds: u32| if seconds == 0 { GRACE } else { seconds };
+        (or_usual(self.head.dqi_bgrace.get()), or_usual(self.head.dqi_igrace.get()))
+    }
+}
+
+/// Whether usage exceeds a limit; zero is none.
+pub(crate) const fn exceeds(used: u64, limit: u64) -> bool {
+    limit > 0 && used > limit
 }
 
 /// Usage by id, of users, groups and projects.
@@ -124,7 +151,7 @@ fn read(volume: &Volume, inode: &Inode, kind: usize) -> Result<QuotaContents, Fs
             return Err(range(field, u64::from(value), limit, place));
         }
     }
-    let found = QuotaContents { head, is_whole: true, entries: Vec::new() };
+    let found = QuotaContents { head, is_whole: true, ..QuotaContents::default() };
     let most = most_blocks(volume);
     let mut walk = QuotaWalk { volume, inode, blocks, most, met: BTreeSet::new(), found };
     walk.node(ROOT, DEPTH)?;
@@ -178,8 +205,15 @@ impl QuotaWalk<'_> {
         let Some(below) = levels.checked_sub(1) else {
             let entries = bytes.get(size_of::<QuotaLeafHead>()..).unwrap_or_default();
             let all = entries.chunks_exact(size_of::<QuotaEntry>()).take(PER_LEAF);
-            let used = all.filter(|entry| entry.iter().any(|&byte| byte != 0));
-            self.found.entries.extend(used.filter_map(|it| QuotaEntry::read_from_bytes(it).ok()));
+            let first = number * BLOCK + wide(size_of::<QuotaLeafHead>());
+            let places = (first..).step_by(size_of::<QuotaEntry>());
+            let used = places.zip(all).filter(|(_, entry)| entry.iter().any(|&byte| byte != 0));
+            for (place, entry) in used {
+                if let Ok(entry) = QuotaEntry::read_from_bytes(entry) {
+                    self.found.entries.push(entry);
+                    self.found.places.push(place);
+                }
+            }
             return Ok(());
         };
         for reference in bytes.chunks_exact(REFERENCE) {
@@ -192,6 +226,23 @@ impl QuotaWalk<'_> {
         }
         Ok(())
     }
+}
+
+/// The ids whose usage in a file is wrong or missing, with that usage. Of several entries of an id, the
+/// first wrong one counts.
+pub(crate) fn wrong_ids(file: &QuotaContents, usage: &BTreeMap<u32, Usage>) -> Vec<(u32, Usage)> {
+    let mut wrong = BTreeMap::new();
+    let mut missing: BTreeSet<u32> = usage.keys().copied().collect();
+    for entry in &file.entries {
+        let id = entry.dqb_id.get();
+        missing.remove(&id);
+        let recorded = Usage::of(entry);
+        if usage.get(&id).copied().unwrap_or_default() != recorded {
+            wrong.entry(id).or_insert(recorded);
+        }
+    }
+    wrong.extend(missing.into_iter().map(|id| (id, Usage::default())));
+    wrong.into_iter().collect()
 }
 
 /// The bytes of a quota file of a kind with this usage, and with the limits of an older one for ids
@@ -234,12 +285,12 @@ fn encode_within(
         }
     }
     let is_full = all.len().is_multiple_of(PER_LEAF);
-    let grace = |seconds: u32| if seconds == 0 { GRACE } else { seconds };
+    let (bgrace, igrace) = old.grace();
     let head = QuotaHead {
         dqh_magic: MAGICS.get(kind).copied().unwrap_or_default().into(),
         dqh_version: VERSION.into(),
-        dqi_bgrace: grace(old.head.dqi_bgrace.get()).into(),
-        dqi_igrace: grace(old.head.dqi_igrace.get()).into(),
+        dqi_bgrace: bgrace.into(),
+        dqi_igrace: igrace.into(),
         dqi_flags: old.head.dqi_flags,
         dqi_blocks: low32(wide(tree.blocks.len())).into(),
         dqi_free_blk: 0.into(),
@@ -252,7 +303,11 @@ fn encode_within(
 fn set_usage(entry: &mut QuotaEntry, usage: Usage) {
     entry.dqb_curspace = usage.space.into();
     entry.dqb_curinodes = usage.inodes.into();
-    // An entry of zeros is one that is not in use.
+    keep_in_use(entry);
+}
+
+/// Keeps an entry from being one that is not in use, which is all zeros.
+pub(crate) fn keep_in_use(entry: &mut QuotaEntry) {
     if entry.as_bytes().iter().all(|&byte| byte == 0) {
         entry.dqb_itime = 1.into();
     }

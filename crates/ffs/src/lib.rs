@@ -30,7 +30,8 @@
 //! the code that parses an inode or a directory entry is shared by the reader, the check and the
 //! engine; `snapshot/` reads the volume as its snapshots have kept it, takes and removes them;
 //! `origin/` copies blocks for them before they are overwritten. `journal/` recovers a volume by
-//! its journal of soft updates. `alloc/`
+//! its journal of soft updates. `quotas.rs` reads, compares and changes the quotas of a volume that is
+//! not in use, with the records of `quota_file.rs` and the counts of `quota_usage.rs`. `alloc/`
 //! checks a group's bytes and changes them in place.
 //!
 //! `check/` finds errors and determines the repair (`fix.rs`); `check/repair/` writes repairs in
@@ -74,6 +75,8 @@ mod ondisk;
 mod operate;
 mod origin;
 mod quota_file;
+mod quota_usage;
+mod quotas;
 mod snapshot;
 mod snapshot_map;
 mod snapshot_marks;
@@ -94,6 +97,7 @@ pub use make::{CheckHashes, MakeOptions, Optimization, Version, make};
 #[cfg(feature = "faults")]
 pub use operate::LiveFault;
 pub use operate::{Ffs, FfsLive, LiveOptions, QuotaFiles, Wall, keep_quotas};
+pub use quotas::{change_quotas, compare_quotas, correct_quotas, quotas};
 pub use snapshot::{
     open_snapshot, release_snapshots, remove_snapshots, snapshots, take_snapshot,
     take_snapshot_in_use,

@@ -3,10 +3,11 @@
 use crate::ondisk::{QUOTA_MAGIC, QUOTA_VERSION, Quota32, Quota64, QuotaHeader};
 use crate::superblock::Order;
 use seekless_fs::field::{byte, index, invalid, parse, wide};
-use seekless_fs::{FsError, Location};
+use seekless_fs::{FsError, Location, Mapping};
 use seekless_live::{Allowance, Quota, QuotaKind};
-use seekless_units::Ino;
+use seekless_units::{ByteLen, Ino};
 use smallvec::SmallVec;
+use std::collections::BTreeMap;
 use zerocopy::byteorder::{BE, ByteOrder, LE};
 use zerocopy::{Immutable, IntoBytes};
 
@@ -15,6 +16,13 @@ pub(crate) type RecordBytes = SmallVec<[u8; 64]>;
 
 /// The names of quota files, where none are given (`QUOTAFILENAME`, `INITQFNAMES`).
 pub(crate) const USUAL: [&str; 2] = ["quota.user", "quota.group"];
+
+/// Bytes of a quota file that are read together.
+const PIECE: u64 = 1 << 20;
+
+/// Most records of a file that are neither zeros nor of an id that is not counted. All of them are
+/// kept in memory.
+const MOST_RECORDS: usize = 1 << 20;
 
 /// A quota file in use.
 #[derive(Clone, Copy, Debug)]
@@ -120,6 +128,40 @@ impl QuotaFormat {
             Self::LongWords => bytes(&whole(quota)),
         }
     }
+}
+
+/// Reads the records of a quota file of ids that are counted. Holes have none.
+///
+/// `runs` are those of its data, in fragments of `fsize` bytes; `read` reads its contents.
+///
+/// # Errors
+/// [`FsError::Unsupported`] for more than [`MOST_RECORDS`]; errors of reading.
+pub(crate) fn read_records(
+    format: QuotaFormat,
+    runs: &[Mapping],
+    fsize: u32,
+    read: &mut dyn FnMut(ByteLen, &mut [u8]) -> Result<usize, FsError>,
+) -> Result<BTreeMap<u32, Quota>, FsError> {
+    let fsize = u64::from(fsize);
+    let mut quotas = BTreeMap::new();
+    for run in runs {
+        let (mut at, len) = (run.lbn.get() * fsize, run.extent.len * fsize);
+        let end = at + len;
+        while at < end {
+            let mut bytes = vec![0; index(PIECE.min(end - at))];
+            let len = read(ByteLen::new(at), &mut bytes)?;
+            if len == 0 {
+                break;
+            }
+            let records = format.records(at, bytes.get(..len).unwrap_or_default());
+            quotas.extend(records.filter(|(id, _)| i32::try_from(*id).is_ok()));
+            if quotas.len() > MOST_RECORDS {
+                return Err(FsError::Unsupported(format!("more than {MOST_RECORDS} records")));
+            }
+            at += wide(len);
+        }
+    }
+    Ok(quotas)
 }
 
 /// A record as bytes.

@@ -5,7 +5,7 @@ use crate::making::{CrashTraits, EmptyVolume, Maker, Planner, SmallVolume, Versi
 use crate::mounting::{InUse, Mounting, Wall};
 use crate::parameter::{Parameter, Value};
 use crate::recovery::RECOVER;
-use crate::table::{KnownFormat, PartitionType};
+use crate::table::{KnownFormat, PartitionType, QuotaOperations};
 use seekless_device::{BlockDevice, Clock};
 use seekless_ext::{BuildOptions, Builder, ExtImage, ExtLive, Features, LiveOptions};
 use seekless_fs::plan::NewVolume;
@@ -45,6 +45,12 @@ pub const EXT: KnownFormat = KnownFormat {
     corrections: Some(seekless_ext::corrections),
     snapshots: None,
     growth: None,
+    quotas: Some(QuotaOperations {
+        read: seekless_ext::quotas,
+        compare: seekless_ext::compare_quotas,
+        correct: |device, selection, _| seekless_ext::correct_quotas(device, selection),
+        change: seekless_ext::change_quotas,
+    }),
 };
 
 const VERSIONS: &[Version] = &[

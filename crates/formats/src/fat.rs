@@ -43,6 +43,7 @@ pub const FAT: KnownFormat = KnownFormat {
     corrections: None,
     snapshots: None,
     growth: None,
+    quotas: None,
 };
 
 const VERSIONS: &[Version] = &[

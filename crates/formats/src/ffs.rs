@@ -5,7 +5,9 @@ use crate::making::{CrashTraits, EmptyVolume, Maker, Planner, SmallVolume, Versi
 use crate::mounting::{InUse, Mounting, Wall};
 use crate::parameter::{Parameter, Value};
 use crate::recovery::RECOVER;
-use crate::table::{GrowthOperations, KnownFormat, PartitionType, SnapshotOperations};
+use crate::table::{
+    GrowthOperations, KnownFormat, PartitionType, QuotaOperations, SnapshotOperations,
+};
 use seekless_cache::Discipline;
 use seekless_device::{BlockDevice, Clock};
 use seekless_ffs::{FfsLive, LiveOptions, MakeOptions, QuotaFiles, keep_quotas};
@@ -48,6 +50,12 @@ pub const FFS: KnownFormat = KnownFormat {
         release: seekless_ffs::release_snapshots,
     }),
     growth: Some(GrowthOperations { plan: seekless_ffs::plan_growth, grow: seekless_ffs::grow }),
+    quotas: Some(QuotaOperations {
+        read: seekless_ffs::quotas,
+        compare: seekless_ffs::compare_quotas,
+        correct: seekless_ffs::correct_quotas,
+        change: seekless_ffs::change_quotas,
+    }),
 };
 
 const VERSIONS: &[Version] = &[

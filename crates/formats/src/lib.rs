@@ -29,6 +29,6 @@ pub use mounting::{InUse, Mounting, Wall, sort_as_listed};
 pub use parameter::{Argument, Parameter, Value};
 pub use recovery::{BackgroundCheck, Step, recover, release};
 pub use table::{
-    FORMATS, GrowthOperations, KnownFormat, PartitionType, READERS, SnapshotOperations,
-    check_mount, claim, claim_among, formats_with, to_check, version, versions,
+    FORMATS, GrowthOperations, KnownFormat, PartitionType, QuotaOperations, READERS,
+    SnapshotOperations, check_mount, claim, claim_among, formats_with, to_check, version, versions,
 };

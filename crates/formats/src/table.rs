@@ -11,6 +11,7 @@ use seekless_fs::check::{Repaired, Report};
 use seekless_fs::corrections::Corrections;
 use seekless_fs::format::{Format, OpenOptions, Probe};
 use seekless_fs::growth::Growth;
+use seekless_fs::quota::{OwnerKind, QuotaBook, QuotaChange, QuotaComparison, QuotaSelection};
 use seekless_fs::snapshot::SnapshotFile;
 use seekless_fs::{FsError, Timestamp};
 use seekless_units::{ByteLen, Ino};
@@ -51,6 +52,25 @@ type PlanGrowth = fn(Arc<dyn BlockDevice>, ByteLen) -> Result<Growth, FsError>;
 
 /// Makes a volume larger.
 type Grow = fn(Arc<dyn BlockDevice>, ByteLen, Timestamp) -> Result<Growth, FsError>;
+
+/// Reads the quota files of a volume.
+type ReadQuotas =
+    fn(Arc<dyn BlockDevice>, &QuotaSelection, OpenOptions) -> Result<Vec<QuotaBook>, FsError>;
+
+/// Compares the quota files of a volume with the usage of all files.
+type CompareQuotas = fn(Arc<dyn BlockDevice>, &QuotaSelection) -> Result<QuotaComparison, FsError>;
+
+/// Brings the quota files of a volume up to date.
+type CorrectQuotas = fn(Arc<dyn BlockDevice>, &QuotaSelection, Timestamp) -> Result<(), FsError>;
+
+/// Changes limits of an owner of a kind, or the times of all of them above soft limits.
+type ChangeQuotas = fn(
+    Arc<dyn BlockDevice>,
+    &QuotaSelection,
+    OwnerKind,
+    &QuotaChange,
+    Timestamp,
+) -> Result<(), FsError>;
 
 /// Finds the corrections of a volume in use from a snapshot of it.
 pub(crate) type FindCorrections = fn(Arc<dyn BlockDevice>) -> Result<Corrections, FsError>;
@@ -114,6 +134,21 @@ pub struct KnownFormat {
     pub snapshots: Option<SnapshotOperations>,
     /// The growth of volumes that are not in use, if the format has it.
     pub growth: Option<GrowthOperations>,
+    /// The quotas of volumes that are not in use, if the format has them.
+    pub quotas: Option<QuotaOperations>,
+}
+
+/// The operations on the quotas of a volume that is not in use.
+#[derive(Clone, Copy, Debug)]
+pub struct QuotaOperations {
+    /// Reads the quota files.
+    pub read: ReadQuotas,
+    /// Compares the quota files with the usage of all files.
+    pub compare: CompareQuotas,
+    /// Brings the quota files up to date. What is written gets the time.
+    pub correct: CorrectQuotas,
+    /// Changes limits, or times above soft limits.
+    pub change: ChangeQuotas,
 }
 
 /// The growth of a volume that is not in use.

@@ -15,6 +15,7 @@
 //! - [`operate`]: changing an image while it is in use
 //! - [`tree`]: a whole directory tree in compact form, ready to be written
 //! - [`field`]: bounds-checked access to the bytes of on-disk structures
+//! - [`quota`]: usage and limits of users, groups and projects
 //! - [`read_cache`]: a bounded cache of metadata blocks
 //! - [`snapshot`]: earlier states that a volume keeps of itself
 //! - [`source`]: the source of such a tree's contents
@@ -39,6 +40,7 @@ pub mod mapped;
 pub mod operate;
 pub mod patches;
 pub mod plan;
+pub mod quota;
 pub mod read_cache;
 pub mod snapshot;
 pub mod source;

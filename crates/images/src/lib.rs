@@ -7,6 +7,7 @@
 //! - [`growth`]: volumes that become larger
 //! - [`check_mounted`], [`tune_mounted`]: corrections, settings and counters of mounted volumes
 //! - [`partition`]: the part of a disk
+//! - [`quota`]: usage and limits of users, groups and projects
 //! - [`snapshot`]: an earlier state that a volume keeps, named `IMAGE@SNAPSHOT`
 //! - [`targets`]: destinations of an image; [`output`]: files
 //! - [`Stop`]: work that is stopped before it is complete
@@ -35,6 +36,7 @@ pub mod partition;
 mod place;
 mod progress;
 mod qcow2;
+pub mod quota;
 mod simg;
 pub mod snapshot;
 mod snapshot_mounted;

@@ -108,7 +108,7 @@ impl<M> Core<M> {
     }
 
     /// The quotas, if they are kept.
-    pub(crate) fn quotas(&mut self) -> Option<&mut Quotas> {
+    pub fn quotas(&mut self) -> Option<&mut Quotas> {
         self.quotas.as_deref_mut()
     }
 

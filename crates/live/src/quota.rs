@@ -12,6 +12,7 @@
 use crate::node::Node;
 use hashbrown::HashMap;
 use seekless_fs::FsError;
+use seekless_fs::quota::LimitChange;
 use seekless_units::{Ino, Nanos};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -81,6 +82,21 @@ impl Allowance {
             false => next,
         };
         next.allows(more, now)
+    }
+
+    /// Sets limits. The time above the soft limit begins if usage has reached the new one, and had
+    /// not reached the old one.
+    fn set_limits(&mut self, new: LimitChange, ends: Option<i64>) {
+        let was_over = self.soft > 0 && self.used >= self.soft;
+        self.soft = new.soft.unwrap_or(self.soft);
+        self.hard = new.hard.unwrap_or(self.hard);
+        if let Some(ends) = ends
+            && self.soft > 0
+            && self.used >= self.soft
+            && !was_over
+        {
+            self.expires = ends;
+        }
     }
 
     /// Sets the usage. The time above a soft limit begins when that is reached.
@@ -156,6 +172,12 @@ impl Book {
     }
 }
 
+/// The times above soft limits of space and of inodes, by the record of id 0.
+fn graces(everybody: &Quota) -> (i64, i64) {
+    let grace = |seconds: i64| if seconds > 0 { seconds } else { USUAL_GRACE };
+    (grace(everybody.space.expires), grace(everybody.inodes.expires))
+}
+
 /// The quotas of a volume in use.
 #[derive(Clone, Debug, Default)]
 pub struct Quotas {
@@ -187,8 +209,7 @@ impl Quotas {
         now: i64,
     ) {
         let everybody = quotas.get(&0).copied().unwrap_or_default();
-        let grace = |seconds: i64| if seconds > 0 { seconds } else { USUAL_GRACE };
-        let grace = (grace(everybody.space.expires), grace(everybody.inodes.expires));
+        let grace = graces(&everybody);
         let mut changed = BTreeSet::new();
         for (&id, quota) in quotas.iter_mut().filter(|(id, _)| **id != 0) {
             let mut begin = |one: &mut Allowance, grace: i64| {
@@ -238,8 +259,47 @@ impl Quotas {
         QuotaKind::ALL.into_iter().flat_map(|kind| of(kind).map(move |&id| (kind, id))).collect()
     }
 
+    /// Sets limits of an id, space in sectors; usage stays as it is. The time above a soft limit begins
+    /// if usage has reached the new one and had not reached the old one (`setquota` of FreeBSD's
+    /// `ufs_quota.c`). Without effect where quotas of the kind are not kept.
+    pub fn set_limits(
+        &mut self,
+        kind: QuotaKind,
+        id: u32,
+        (space, inodes): (LimitChange, LimitChange),
+        now: i64,
+    ) {
+        let Some(book) = self.place(kind) else { return };
+        let before = book.get(id);
+        let mut quota = before;
+        // Of id 0, the times are those that everybody has.
+        let ends = |grace: i64| (id != 0).then(|| now.saturating_add(grace));
+        quota.space.set_limits(space, ends(book.grace.0));
+        quota.inodes.set_limits(inodes, ends(book.grace.1));
+        if quota != before {
+            book.quotas.insert(id, quota);
+            book.changed.insert(id);
+        }
+    }
+
+    /// Sets the times that everybody has above soft limits of space and of inodes, in seconds; those
+    /// that have begun go on. A time of 0 becomes the usual one. Without effect where quotas of the
+    /// kind are not kept.
+    pub fn set_grace(&mut self, kind: QuotaKind, space: Option<i64>, inodes: Option<i64>) {
+        let Some(book) = self.place(kind) else { return };
+        let mut quota = book.get(0);
+        quota.space.expires = space.unwrap_or(quota.space.expires);
+        quota.inodes.expires = inodes.unwrap_or(quota.inodes.expires);
+        if quota != book.get(0) {
+            book.quotas.insert(0, quota);
+            book.changed.insert(0);
+        }
+        book.grace = graces(&quota);
+    }
+
     /// The quota of an id, if it differs from the file.
-    pub(crate) fn unwritten(&self, kind: QuotaKind, id: u32) -> Option<Quota> {
+    #[must_use]
+    pub fn unwritten(&self, kind: QuotaKind, id: u32) -> Option<Quota> {
         self.book(kind).filter(|book| book.changed.contains(&id)).map(|book| book.get(id))
     }
 

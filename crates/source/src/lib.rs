@@ -8,6 +8,7 @@
 //! - [`oci`]: the root file system of a container image
 //! - [`layered`]: several of these over one another
 //! - [`graft`]: parts of one under other paths
+//! - [`AccountNames`]: users, groups and projects of an image
 //! - [`amend`]: changes to the whole tree; [`contexts`]: SELinux contexts by path
 //! - [`image`]: a file-system image, as a file, in a qcow2 image, or on a device
 //! - [`options`]: changes made while reading: excludes, owners, times
@@ -30,6 +31,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod accounts;
 pub mod amend;
 pub mod archive;
 pub mod contexts;
@@ -48,6 +50,7 @@ pub use recognize::what_it_seems;
 pub mod tar;
 mod unpack;
 
+pub use accounts::AccountNames;
 pub use amend::{AmendError, Amendments, DeviceTable, Labels, Manifest, ManifestRole, TableSyntax};
 pub use archive::ArchiveSource;
 pub use contexts::FileContexts;

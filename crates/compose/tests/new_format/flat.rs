@@ -53,6 +53,7 @@ pub(crate) const FLAT: KnownFormat = KnownFormat {
     corrections: None,
     snapshots: None,
     growth: None,
+    quotas: None,
 };
 
 seekless_fs::problems! {

@@ -236,6 +236,11 @@ impl Checker {
         lost.into_iter().any(|groups| !groups.is_empty())
     }
 
+    /// Whether the usage of all files could be counted.
+    pub(super) fn counts_usage(&self) -> bool {
+        !self.has_lost_blocks() && !self.seen.iter().any(|(_, seen)| seen.bad_map)
+    }
+
     /// Blocks and inodes that are free.
     pub(super) fn free_totals(&self) -> (u64, u32) {
         (self.free.0 * u64::from(self.sb().cluster_ratio), self.free.1)

@@ -43,7 +43,7 @@ mod orphans;
 mod paths;
 mod problems;
 mod quotas;
-mod repair;
+pub(crate) mod repair;
 mod reserved;
 mod resize_inode;
 mod salvage;
@@ -54,6 +54,7 @@ pub use corrections::corrections;
 pub use due::{Due, VolumeState, note_checked, replay, state};
 pub use options::{CheckOptions, Start};
 pub use problems::{PROBLEMS, is_silent, is_uncounted};
+pub(crate) use quotas::CountedUsage;
 pub use repair::{preen, preen_with, repair, repair_with};
 
 use crate::image::ExtImage;
@@ -104,6 +105,15 @@ pub fn check(device: Arc<dyn BlockDevice>) -> Result<Report, FsError> {
 /// block that the options name.
 pub fn check_with(device: Arc<dyn BlockDevice>, options: &CheckOptions) -> Result<Report, FsError> {
     Ok(examine(device, options)?.report)
+}
+
+/// Counts the usage of users, groups and projects by a check.
+///
+/// # Errors
+/// As [`check`].
+pub(crate) fn count_usage(device: Arc<dyn BlockDevice>) -> Result<CountedUsage, FsError> {
+    let mut checker = examine(device, &CheckOptions::default())?;
+    Ok(CountedUsage::of(&mut checker))
 }
 
 /// The size of the volume's blocks in bytes, by the superblock with which a check starts.

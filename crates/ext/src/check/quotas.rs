@@ -5,9 +5,9 @@ use super::checker::Checker;
 use super::fix::{Fix, Stage};
 use super::problems;
 use crate::ondisk::ro_compat;
-use crate::quota::{self, QuotaContents, Usage};
+use crate::quota::{self, UsageByKind, wrong_ids};
+use seekless_fs::check::Finding;
 use seekless_fs::{FsError, Location};
-use std::collections::{BTreeMap, BTreeSet};
 
 /// After the passes: quota files.
 pub(super) struct QuotaPass<'a> {
@@ -23,10 +23,7 @@ impl<'a> QuotaPass<'a> {
 impl QuotaPass<'_> {
     /// Compares the quota files with the usage, where all inodes could be read.
     pub(super) fn quotas(&mut self) -> Result<(), FsError> {
-        if !self.checker.sb().has_ro_compat(ro_compat::QUOTA)
-            || self.checker.has_lost_blocks()
-            || self.checker.seen.iter().any(|(_, seen)| seen.bad_map)
-        {
+        if !self.checker.sb().has_ro_compat(ro_compat::QUOTA) || !self.checker.counts_usage() {
             return Ok(());
         }
         for (kind, ino) in quota::files(self.checker.sb()) {
@@ -44,7 +41,7 @@ impl QuotaPass<'_> {
             }
             let Some(usage) = self.checker.usage.get(kind) else { continue };
             let wrong = wrong_ids(&found, usage);
-            if let Some(first) = wrong.first() {
+            if let Some((first, _)) = wrong.first() {
                 let what = format!("the usage of {} ids is wrong, {first} first", wrong.len());
                 self.checker.found(problems::QUOTA_USAGE, what, place);
                 self.checker.fix(Stage::Quotas, Fix::QuotaFile(ino));
@@ -54,17 +51,24 @@ impl QuotaPass<'_> {
     }
 }
 
-/// The ids whose usage a file tells wrongly, or not at all.
-fn wrong_ids(file: &QuotaContents, usage: &BTreeMap<u32, Usage>) -> Vec<u32> {
-    let mut wrong = BTreeSet::new();
-    let mut missing: BTreeSet<u32> = usage.keys().copied().collect();
-    for entry in &file.entries {
-        let id = entry.dqb_id.get();
-        missing.remove(&id);
-        if usage.get(&id).copied().unwrap_or_default() != Usage::of(entry) {
-            wrong.insert(id);
-        }
+/// Usage that a check counted, and its findings.
+pub(crate) struct CountedUsage {
+    /// Usage by kind and id; none if it could not be counted on a damaged volume.
+    pub(crate) usage: Option<UsageByKind>,
+    /// The code of the first finding.
+    pub(crate) finding: Option<&'static str>,
+    /// The code of the first finding that is not about the quota files.
+    pub(crate) other: Option<&'static str>,
+}
+
+impl CountedUsage {
+    pub(super) fn of(checker: &mut Checker) -> Self {
+        let usage = checker.counts_usage().then(|| std::mem::take(&mut checker.usage));
+        let findings = &checker.report.findings;
+        let is_of_quotas = |finding: &&Finding| {
+            finding.is(problems::QUOTA_USAGE) || finding.is(problems::QUOTA_UNREADABLE)
+        };
+        let other = findings.iter().find(|finding| !is_of_quotas(finding)).map(Finding::code);
+        Self { usage, finding: findings.first().map(Finding::code), other }
     }
-    wrong.append(&mut missing);
-    wrong.into_iter().collect()
 }

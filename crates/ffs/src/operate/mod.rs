@@ -23,8 +23,8 @@ mod mount;
 mod node;
 #[cfg(test)]
 mod placing;
-mod quotas;
-mod recovery;
+pub(crate) mod quotas;
+pub(crate) mod recovery;
 mod release;
 mod seal;
 mod snapshot;

@@ -7,27 +7,18 @@
 
 use super::map::Core;
 use super::{Ffs, FfsLive};
-use crate::inode::Inode;
-use crate::ondisk::ROOT;
-use crate::quota_file::{QuotaFile, QuotaFormat, USUAL};
-use seekless_device::BlockDevice;
-use seekless_fs::field::{index, slice, truncated, wide};
+use crate::quota_file::{QuotaFile, QuotaFormat, USUAL, read_records};
+use crate::quota_usage::Counted;
 use seekless_fs::operate::{NewFile, Operate, Ownership};
-use seekless_fs::{FileKind, FsError, Location};
-use seekless_live::{Quota, QuotaKind, Quotas, Usage};
-use seekless_units::{ByteLen, GroupNo, Ino};
+use seekless_fs::{FileKind, FsError};
+use seekless_live::{Quota, QuotaKind, Quotas};
+use seekless_units::{ByteLen, Ino};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Owner and mode of a quota file that is made: those of `quota_open` of FreeBSD's libutil, with the
 /// group `operator`.
 const OWNER: Ownership = Ownership { uid: 0, gid: 5, perm: 0o640 };
-
-/// Bytes of a quota file that are read together.
-const PIECE: u64 = 1 << 20;
-
-/// Most records of a file that are neither zeros nor of an id that is not counted. All of them are
-/// kept in memory.
-const MOST_RECORDS: usize = 1 << 20;
 
 /// The quotas that are kept, and their files: paths in the volume.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -127,11 +118,7 @@ pub fn keep_quotas(live: &mut FfsLive, files: &QuotaFiles) -> Result<(), FsError
     let now = core.now().secs;
     let mut quotas = Quotas::new();
     for (kind, limits) in limits {
-        let counted = match kind {
-            QuotaKind::User => &counted.users,
-            QuotaKind::Group => &counted.groups,
-        };
-        quotas.keep(kind, limits, counted, now);
+        quotas.keep(kind, limits, counted.of_kind(kind), now);
     }
     format.quota_files = open;
     core.keep_quotas(quotas, inos.clone());
@@ -143,6 +130,12 @@ pub fn keep_quotas(live: &mut FfsLive, files: &QuotaFiles) -> Result<(), FsError
     }
     // Usage that was counted goes to the files at once: they may be read.
     live.sync()
+}
+
+/// The format of the quota file of a kind, if its quotas are kept.
+pub(crate) fn quota_format(live: &mut FfsLive, kind: QuotaKind) -> Option<QuotaFormat> {
+    let (format, _) = live.parts();
+    format.quota_files.iter().find(|file| file.kind == kind).map(|file| file.format)
 }
 
 fn named(path: &str, error: FsError) -> FsError {
@@ -198,85 +191,21 @@ fn format_of(live: &mut FfsLive, ino: Ino) -> Result<QuotaFormat, FsError> {
     QuotaFormat::of(head.get(..len).unwrap_or_default(), order)
 }
 
-/// The records of a quota file of ids that are counted. Holes have none.
+/// The records of a quota file.
 fn read(
     live: &mut FfsLive,
     ino: Ino,
     format: QuotaFormat,
 ) -> Result<BTreeMap<u32, Quota>, FsError> {
-    let fsize = u64::from(live.parts().0.sb.fsize);
-    let mut quotas = BTreeMap::new();
-    for run in live.data_runs(ino)? {
-        let (mut at, len) = (run.lbn.get() * fsize, run.extent.len * fsize);
-        let end = at + len;
-        while at < end {
-            let mut bytes = vec![0; index(PIECE.min(end - at))];
-            let read = live.read(ino, ByteLen::new(at), &mut bytes)?;
-            if read == 0 {
-                break;
-            }
-            let records = format.records(at, bytes.get(..read).unwrap_or_default());
-            quotas.extend(records.filter(|(id, _)| i32::try_from(*id).is_ok()));
-            if quotas.len() > MOST_RECORDS {
-                return Err(FsError::Unsupported(format!("more than {MOST_RECORDS} records")));
-            }
-            at += wide(read);
-        }
-    }
-    Ok(quotas)
+    let fsize = live.parts().0.sb.fsize;
+    let runs = live.data_runs(ino)?;
+    read_records(format, &runs, fsize, &mut |at, bytes| live.read(ino, at, bytes))
 }
 
-/// Usage by owners.
-#[derive(Default)]
-struct Counted {
-    users: BTreeMap<u32, Usage>,
-    groups: BTreeMap<u32, Usage>,
-}
-
-impl Counted {
-    fn add(&mut self, inode: &Inode) {
-        // Ids that would be negative are not counted (`quotacheck`).
-        if i32::try_from(inode.uid).is_err() || i32::try_from(inode.gid).is_err() {
-            return;
-        }
-        for (usage, id) in [(&mut self.users, inode.uid), (&mut self.groups, inode.gid)] {
-            let usage = usage.entry(id).or_default();
-            usage.sectors = usage.sectors.saturating_add(inode.sectors());
-            usage.inodes += 1;
-        }
-    }
-}
-
-/// Counts the usage of all owners, without snapshots and quota files (`chkquota` of FreeBSD's
-/// `quotacheck`). Everything is on the disk.
+/// Counts the usage of all owners. Everything is on the disk.
 fn count(format: &mut Ffs, core: &mut Core, quota_files: &[Ino]) -> Result<Counted, FsError> {
-    let mut counted = Counted::default();
-    let (per_block, len) = (format.sb.inodes_per_block(), index(format.sb.inode_size()));
-    let mut block = vec![0; index(format.sb.bsize)];
-    for group in (0..format.sb.ncg).map(GroupNo::new) {
-        for first in (0..format.sb.ipg).step_by(index(per_block)) {
-            let mut used = Vec::new();
-            for slot in first..format.sb.ipg.min(first + per_block) {
-                if format.allocator.groups_mut().inode_in_use(core, group, slot)? {
-                    used.push(Ino::new(group.get() * format.sb.ipg + slot));
-                }
-            }
-            let used = used.into_iter().filter(|ino| ino.get() >= ROOT);
-            for (n, ino) in used.enumerate() {
-                let place = format.sb.inode_place(ino)?;
-                if n == 0 {
-                    let at = place.block.get() * u64::from(format.sb.fsize);
-                    format.copies.device().read_bytes(ByteLen::new(at), &mut block)?;
-                }
-                let lost = || truncated(Location::of("inode").in_inode(ino));
-                let bytes = slice(&block, place.skip, len).ok_or_else(lost)?;
-                let inode = Inode::decode(&format.sb, ino, bytes)?;
-                let is_file = inode.mode() != 0 && !inode.is_snapshot();
-                if is_file && !quota_files.contains(&ino) {
-                    counted.add(&inode);
-                }
-            }
-        }
-    }
-    Ok(counted)
+    let (sb, device) = (Arc::clone(&format.sb), Arc::clone(format.copies.device()));
+    let groups = format.allocator.groups_mut();
+    let in_use = &mut |group, slot| groups.inode_in_use(core, group, slot);
+    Counted::of(&sb, device.as_ref(), quota_files, in_use)
 }

@@ -47,7 +47,7 @@ pub(super) fn closed(progress: Progress, sb: &Super) -> (u32, bool) {
     }
 }
 
-pub(super) fn is_clean(sb: &Super) -> bool {
+pub(crate) fn is_clean(sb: &Super) -> bool {
     sb.clean && sb.flags & (flag::UNCLEAN | flag::NEEDS_FSCK) == 0
 }
 

@@ -159,7 +159,7 @@ pub fn open_snapshot(
 }
 
 /// How a volume is opened for a change of its snapshots.
-fn options_at(now: Timestamp) -> LiveOptions {
+pub(crate) fn options_at(now: Timestamp) -> LiveOptions {
     LiveOptions {
         directories: "orlov".into(),
         inodes: None,

@@ -1,7 +1,8 @@
 //! Owners by name, as the tree's own `/etc/passwd` and `/etc/group` have them.
 
 use super::edit::Edit;
-use crate::list::{lines, shown};
+use crate::accounts::{LONGEST, ids_in, number};
+use crate::list::shown;
 use seekless_fs::FsError;
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -13,9 +14,6 @@ pub(super) struct Owners {
     users: HashMap<Vec<u8>, u32>,
     groups: HashMap<Vec<u8>, u32>,
 }
-
-/// Longer files are no lists of users.
-const LONGEST: u64 = 16 << 20;
 
 impl Owners {
     /// Reads the users and groups of a tree.
@@ -48,24 +46,4 @@ impl Owners {
         let found = number(text).or_else(|| self.groups.get(text).copied());
         found.ok_or_else(|| format!("group '{}' is not in the tree's /etc/group", shown(text)))
     }
-}
-
-/// The names and numbers in a list of users or groups.
-fn ids_in(text: &[u8]) -> HashMap<Vec<u8>, u32> {
-    let id = |line: &[u8]| {
-        let mut fields = line.split(|&byte| byte == b':');
-        let name = fields.next().filter(|name| !name.is_empty())?;
-        let id = fields.nth(1).and_then(number)?;
-        Some((name.to_vec(), id))
-    };
-    // Of several, the first counts, as in the C library.
-    let mut found: Vec<_> = lines(text).filter_map(|(_, line)| id(line)).collect();
-    found.reverse();
-    found.into_iter().collect()
-}
-
-/// A number in decimal digits.
-pub(super) fn number(text: &[u8]) -> Option<u32> {
-    let digits = std::str::from_utf8(text).ok()?;
-    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok()).flatten()
 }

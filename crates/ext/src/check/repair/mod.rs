@@ -29,12 +29,13 @@ use crate::check::checker::Checker;
 use crate::check::examine;
 use crate::check::seen::CheckedInode;
 use crate::ondisk::{flags, incompat, ro_compat};
+use crate::quota::QuotaContents;
 use attributes::AttributeRepair;
 use inode::InodeMut;
 use journal::JournalRepair;
 use orphans::OrphanRepair;
 use seekless_device::BlockDevice;
-use seekless_fs::check::{Finding, Problem, Repaired, Rounds};
+use seekless_fs::check::{Finding, Outcome, Problem, Repaired, Rounds};
 use seekless_fs::patches::Patches;
 use seekless_fs::{FileKind, FsError};
 use seekless_units::Ino;
@@ -127,6 +128,38 @@ pub fn repair_with(
     options: &CheckOptions,
 ) -> Result<Repaired, FsError> {
     Repair::new(device, Mode::Full, options).run()
+}
+
+/// Writes the quota file of an inode with these limits to free blocks, and brings bitmaps and counts up
+/// to date. The volume is in order; it is marked as not clean until all is written, so that a check
+/// completes what was interrupted.
+///
+/// # Errors
+/// As [`check`](crate::check()); [`FsError::Unsupported`] for a volume that is not written,
+/// [`FsError::NoSpace`].
+pub(crate) fn write_quota_file(
+    device: Arc<dyn BlockDevice>,
+    ino: Ino,
+    contents: &QuotaContents,
+) -> Result<(), FsError> {
+    let options = CheckOptions::default();
+    let mut repair = Repair::new(device.clone(), Mode::Full, &options);
+    let checker = examine(device, &options)?;
+    debug_assert!(checker.report.is_clean(), "nothing is to be repaired");
+    check_writable(&checker)?;
+    superblock::mark_unclean(&mut repair.disk)?;
+    repair.marked = true;
+    let space = Space::new(checker.used.clone());
+    let disk = &mut repair.disk;
+    let mut work = Work { checker: &checker, disk, space, has_sacrificed: false };
+    let is_written = work.write_quota_file(ino, contents)?;
+    repair.disk.flush()?;
+    let repaired = repair.run()?;
+    debug_assert!(repaired.outcome != Outcome::Left, "the volume was in order before");
+    match is_written {
+        true => Ok(()),
+        false => Err(FsError::NoSpace("the quota file".into())),
+    }
 }
 
 /// A repair under way.

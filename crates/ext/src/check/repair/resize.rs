@@ -117,9 +117,26 @@ impl Work<'_> {
             Err(FsError::Corrupt { .. }) => quota::QuotaContents::default(),
             old => old?,
         };
+        self.write_quota_file(ino, &old)
+    }
+
+    /// Writes a quota file with these limits and the usage that was counted to free blocks; whether
+    /// there was room.
+    ///
+    /// # Errors
+    /// Errors of the device.
+    pub(super) fn write_quota_file(
+        &mut self,
+        ino: Ino,
+        old: &quota::QuotaContents,
+    ) -> Result<bool, FsError> {
+        let checker = self.checker;
         let sb = checker.sb();
+        let Some((kind, _)) = quota::files(sb).find(|(_, file)| *file == ino) else {
+            return Ok(false);
+        };
         let Some(usage) = checker.usage.get(kind) else { return Ok(false) };
-        let Some(mut bytes) = quota::encode(&checker.volume, kind, &old, usage) else {
+        let Some(mut bytes) = quota::encode(&checker.volume, kind, old, usage) else {
             return Ok(false);
         };
         let len = wide(bytes.len());

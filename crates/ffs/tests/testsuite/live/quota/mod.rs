@@ -4,6 +4,7 @@
 
 mod files;
 mod limits;
+mod unused;
 
 use super::SHAPES;
 use super::shapes::{Shape, image, options};
