@@ -26,6 +26,9 @@ mod ffs_images;
 #[path = "../crates/ffs/tests/testsuite/damage/journals.rs"]
 #[allow(dead_code, reason = "the tests look at what came of an input")]
 mod ffs_journals;
+#[path = "../crates/ffs/tests/testsuite/damage/quotas.rs"]
+#[allow(dead_code, reason = "the tests look at what came of an input")]
+mod ffs_quotas;
 #[path = "../crates/qcow2/tests/damage/images.rs"]
 mod qcow2_images;
 #[path = "../crates/source/tests/damage/lists.rs"]
@@ -52,6 +55,12 @@ pub fn run_ffs(data: &[u8]) {
 pub fn run_soft_journal(data: &[u8]) {
     static BASES: OnceLock<Vec<ffs_journals::Base>> = OnceLock::new();
     ffs_journals::run(data, BASES.get_or_init(ffs_journals::bases));
+}
+
+/// Reads, compares, changes and corrects quotas of a UFS volume with damaged quota files.
+pub fn run_quota_ufs(data: &[u8]) {
+    static BASES: OnceLock<Vec<ffs_quotas::Base>> = OnceLock::new();
+    ffs_quotas::run(data, BASES.get_or_init(ffs_quotas::bases));
 }
 
 fn fat_bases() -> &'static [Vec<u8>] {

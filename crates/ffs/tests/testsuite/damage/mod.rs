@@ -7,6 +7,7 @@ mod images;
 mod journals;
 mod numbers;
 mod patient;
+mod quotas;
 mod repair;
 mod storm;
 
