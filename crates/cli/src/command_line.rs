@@ -20,7 +20,7 @@ Exit codes:
   4  the image or request needs something that is not supported
   5  no space: the contents do not fit
   6  system error (file not found, permission denied, I/O error)
-`check` uses the exit codes of fsck instead (see its help).
+`check` and `quota check` use the exit codes of fsck instead (see their help).
 
 Examples:
   seekless build rootfs/ -o disk.img --trace boot.trace
@@ -33,8 +33,8 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// Prints an error in the arguments, or the requested help, and returns the exit code; `check` has
-/// the codes of `fsck`.
+/// Prints an error in the arguments, or the requested help, and returns the exit code; `check` and
+/// `quota check` have the codes of `fsck`.
 pub(crate) fn refuse(error: &clap::Error) -> ExitCode {
     if error.use_stderr() && std::env::args_os().any(|arg| arg == "--json") {
         let text = error.to_string();
@@ -43,10 +43,15 @@ pub(crate) fn refuse(error: &clap::Error) -> ExitCode {
         // A closed pipe is no error here.
         let _ = error.print();
     }
-    let is_check = std::env::args_os().skip(1).find(|arg| !is_option(arg));
+    let mut words = std::env::args_os().skip(1).filter(|arg| !is_option(arg));
+    let first = words.next();
+    let is_check = match first.as_deref().and_then(OsStr::to_str) {
+        Some("quota") => words.next().is_some_and(|arg| arg == "check"),
+        first => first == Some("check"),
+    };
     match u8::try_from(error.exit_code()) {
         Ok(0) => ExitCode::SUCCESS,
-        _ if is_check.is_some_and(|arg| arg == "check") => ExitCode::from(cmd::fsck::exit::USAGE),
+        _ if is_check => ExitCode::from(cmd::fsck::exit::USAGE),
         Ok(code) => ExitCode::from(code),
         Err(_) => ExitCode::FAILURE,
     }
@@ -120,6 +125,7 @@ pub(crate) enum Command {
     Model(cmd::model::ModelCommand),
     Mount(cmd::mount::MountArgs),
     Prefetch(cmd::prefetch::PrefetchArgs),
+    Quota(cmd::quota::QuotaCommand),
     Record(cmd::record::RecordArgs),
     Relayout(cmd::relayout::RelayoutArgs),
     Score(cmd::score::ScoreArgs),

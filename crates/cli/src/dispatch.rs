@@ -2,8 +2,8 @@
 
 use crate::cmd::{
     age, cat, check, compare, compose, cp, crash, disk, generate, growfs, info, lab, layout, ls,
-    manifest, map, mkfs, model, mount, optimize, prefetch, record, relayout, score, snapshot,
-    trace, tune, watch,
+    manifest, map, mkfs, model, mount, optimize, prefetch, quota, record, relayout, score,
+    snapshot, trace, tune, watch,
 };
 use crate::command_line::{Cli, Command};
 use crate::failure::Failure;
@@ -33,6 +33,7 @@ pub(crate) fn run(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Mount(args) => mount::run(args, &cli.global),
         Command::Optimize(args) => optimize::run(args, &cli.global),
         Command::Prefetch(args) => prefetch::run(args, &cli.global),
+        Command::Quota(args) => quota::run(args, &cli.global),
         Command::Record(args) => record::run(args, &cli.global),
         Command::Relayout(args) => relayout::run(args, &cli.global),
         Command::Score(args) => score::run(args, &cli.global),

@@ -5,6 +5,7 @@ use seekless_formats::{Argument, FFS, FORMATS as FAMILIES, KnownFormat, to_check
 use seekless_fs::FsError;
 use seekless_fs::check::{Outcome, Repaired, Report};
 use seekless_fs::field::wide;
+use seekless_fs::quota::QuotaSelection;
 use seekless_fs::term::{Term, Text};
 use seekless_images::check_mounted::MountedVolume;
 use seekless_images::snapshot::Temporary;
@@ -36,6 +37,20 @@ pub struct Examined {
     pub outcome: Outcome,
     /// Writes that a repair made.
     pub writes: u64,
+    /// Whether a UFS volume in order has quota files with other usage than its files. That is no
+    /// finding: FreeBSD counts usage again at each boot.
+    pub has_stale_quotas: bool,
+}
+
+/// Whether the quota files of a UFS volume have other usage than its files. Quota files that cannot
+/// be read are left to a check of quotas.
+fn has_stale_quotas(format: &KnownFormat, device: Arc<dyn BlockDevice>, outcome: Outcome) -> bool {
+    if !format.is(&FFS) || outcome == Outcome::Left {
+        return false;
+    }
+    let Some(operations) = format.quotas else { return false };
+    let compared = (operations.compare)(device, &QuotaSelection::default());
+    compared.is_ok_and(|comparison| !comparison.differences.is_empty())
 }
 
 /// Checks an image, and repairs it in the modes that do, as arguments for its format's
@@ -109,13 +124,15 @@ fn examine_device(
         Mode::Check => {
             let report = (format.check)(device.clone()).map_err(about)?;
             let outcome = if report.is_clean() { Outcome::Clean } else { Outcome::Left };
-            return Ok(Examined { format, report, outcome, writes: 0 });
+            let has_stale_quotas = has_stale_quotas(format, device, outcome);
+            return Ok(Examined { format, report, outcome, writes: 0, has_stale_quotas });
         }
         Mode::Preen => (format.preen)(device.clone(), arguments).map_err(about)?,
         Mode::Repair => (format.repair)(device.clone(), arguments).map_err(about)?,
     };
     let Repaired { report, outcome, writes, .. } = repaired;
-    Ok(Examined { format, report, outcome, writes })
+    let has_stale_quotas = has_stale_quotas(format, device, outcome);
+    Ok(Examined { format, report, outcome, writes, has_stale_quotas })
 }
 
 /// The snapshot that a check of a mounted volume looks at, as FreeBSD's fsck names it.
@@ -177,7 +194,7 @@ pub fn preen_mounted(mount: &Path, corrected: &dyn Fn(u64, u64)) -> Result<Exami
         (false, true) => Outcome::Corrected,
         (false, false) => Outcome::Left,
     };
-    Ok(Examined { format, report: corrections.report, outcome, writes })
+    Ok(Examined { format, report: corrections.report, outcome, writes, has_stale_quotas: false })
 }
 
 /// Takes a snapshot of a mounted volume, to be removed when it has been read.

@@ -195,13 +195,19 @@ fn examine(device: &Arc<dyn BlockDevice>, request: &Request) -> Result<Examined,
         Mode::Check => {
             let report = seekless_ext::check_with(device, options)?;
             let outcome = if report.is_clean() { Outcome::Clean } else { Outcome::Left };
-            return Ok(Examined { format: &EXT, report, outcome, writes: 0 });
+            return Ok(Examined {
+                format: &EXT,
+                report,
+                outcome,
+                writes: 0,
+                has_stale_quotas: false,
+            });
         }
         Mode::Preen => seekless_ext::preen_with(device, options)?,
         Mode::Repair => seekless_ext::repair_with(device, options)?,
     };
     let Repaired { report, outcome, writes, .. } = repaired;
-    Ok(Examined { format: &EXT, report, outcome, writes })
+    Ok(Examined { format: &EXT, report, outcome, writes, has_stale_quotas: false })
 }
 
 /// The volume as it is now; `None` where its superblock is damaged.

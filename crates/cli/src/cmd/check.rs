@@ -238,6 +238,7 @@ fn print_json(args: &CheckArgs, examined: &Examined) {
         "inodes": report.tally.inodes,
         "directories": report.tally.directories,
         "blocks": report.tally.blocks,
+        "stale_quotas": examined.has_stale_quotas,
     });
     say!("{value}");
 }
@@ -247,7 +248,7 @@ fn unexpected(count: u64) -> String {
 }
 
 fn print(args: &CheckArgs, examined: &Examined) {
-    let Examined { format, report, outcome, writes } = examined;
+    let Examined { format, report, outcome, writes, has_stale_quotas } = examined;
     for (number, finding) in (1..).zip(&report.findings) {
         let (class, code) = (class(finding), finding.code());
         let done = if finding.repaired { ": repaired" } else { "" };
@@ -289,6 +290,9 @@ fn print(args: &CheckArgs, examined: &Examined) {
         tally.blocks,
         format.unit
     );
+    if *has_stale_quotas {
+        say!("usage in quota files is not that of the files (see seekless quota check)");
+    }
     if args.ext.verbose && format.is(&EXT) {
         say!("{} inodes have blocks that do not follow each other", tally.fragmented);
     }

@@ -23,6 +23,7 @@ pub(crate) mod model;
 pub(crate) mod mount;
 pub(crate) mod optimize;
 pub(crate) mod prefetch;
+pub(crate) mod quota;
 pub(crate) mod record;
 pub(crate) mod relayout;
 pub(crate) mod score;

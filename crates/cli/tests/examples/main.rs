@@ -71,11 +71,19 @@ const LONG: &[&str] = &[
     "seekless crash mutate",
 ];
 
+/// A volume with quotas, at the paths of the examples, and a user.
+const QUOTAS: &str = "rm -rf qt disk.ufs; mkdir -p qt/etc qt/admin; \
+    echo alice:x:7:7::/: > qt/etc/passwd; \
+    seekless build qt -o disk.ufs --format ufs2 --size 16M; \
+    seekless quota check -y -u -g --user-file /admin/quota.user disk.ufs || true; \
+    seekless quota check -y -u -g disk.ufs || true";
+
 /// Commands to run before all examples that contain a string.
 const BEFORE: &[(&str, &str)] = &[
     ("seekless age disk.img", "cp ufs.img disk.img"),
     ("seekless age card.img", "seekless mkfs --format fat16 --size 16M card.img"),
     ("seekless tune ", "cp ufs.img disk.img"),
+    ("seekless quota ", QUOTAS),
     // A partition that is larger than the volume in it: 65,536 sectors.
     (
         "seekless growfs bsd.img",
