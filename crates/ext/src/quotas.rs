@@ -207,7 +207,7 @@ fn set_limits(
 
 /// A limit of space in bytes. A damaged entry may have more than there are bytes to count.
 fn in_bytes(limit: u64) -> u64 {
-    limit.checked_mul(LIMIT_UNIT).unwrap_or(u64::MAX)
+    limit.saturating_mul(LIMIT_UNIT)
 }
 
 /// Writes bytes into a file that has blocks there.

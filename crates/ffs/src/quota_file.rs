@@ -130,6 +130,9 @@ impl QuotaFormat {
     }
 }
 
+/// Reads contents of a file from a byte on, and returns the number of bytes.
+type ReadAt<'a> = dyn FnMut(ByteLen, &mut [u8]) -> Result<usize, FsError> + 'a;
+
 /// Reads the records of a quota file of ids that are counted. Holes have none.
 ///
 /// `runs` are those of its data, in fragments of `fsize` bytes; `read` reads its contents.
@@ -140,7 +143,7 @@ pub(crate) fn read_records(
     format: QuotaFormat,
     runs: &[Mapping],
     fsize: u32,
-    read: &mut dyn FnMut(ByteLen, &mut [u8]) -> Result<usize, FsError>,
+    read: &mut ReadAt<'_>,
 ) -> Result<BTreeMap<u32, Quota>, FsError> {
     let fsize = u64::from(fsize);
     let mut quotas = BTreeMap::new();

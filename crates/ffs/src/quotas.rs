@@ -310,7 +310,7 @@ fn usage(sectors: u64, inodes: u64) -> OwnerUsage {
 
 /// Sectors of a record in bytes. A damaged record may have more than there are bytes to count.
 fn in_bytes(sectors: u64) -> u64 {
-    sectors.checked_mul(SECTOR).unwrap_or(u64::MAX)
+    sectors.saturating_mul(SECTOR)
 }
 
 fn book(kind: QuotaKind, records: &BTreeMap<u32, Quota>) -> QuotaBook {

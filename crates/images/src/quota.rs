@@ -89,8 +89,8 @@ pub fn compare(
 /// written gets the time; nothing is written if there are no differences.
 ///
 /// # Errors
-/// As [`read`] and [`device_locked`](crate::device_locked); [`ErrorKind::System`] for a volume that has
-/// to be checked first, [`ErrorKind::NoSpace`].
+/// As [`read`] and [`device_locked`](crate::device_locked); [`ErrorKind::Unsupported`] for a volume that
+/// has to be checked first, [`ErrorKind::NoSpace`].
 pub fn correct(
     path: &Path,
     place: &Place,

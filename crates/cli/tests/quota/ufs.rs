@@ -114,3 +114,27 @@ fn quotas_of_ufs_by_the_sleuth_kit() {
         assert!(report.contains("alice") && report.contains("staff  -+"), "{report}");
     }
 }
+
+/// A check of the volume says that quota files are stale, which is no finding.
+#[test]
+fn a_check_of_the_volume_names_stale_quotas() {
+    let scratch = Scratch::new("quota-stale");
+    let (image, root) = (scratch.join("image"), scratch.path().join("tree"));
+    fs::create_dir(&root).expect("mkdir");
+    let mut file = b"QUOTA64\0\x20\x08\x11\x04\0\0\0\x40\0\0\0\x40".to_vec();
+    file.resize(64, 0);
+    fs::write(root.join("quota.user"), &file).expect("write");
+    let from = root.to_str().expect("path");
+    text(&seekless(&["build", from, "-q", "-o", &image, "--format", "ufs2", "--size", "16M"]));
+    let stale = |image: &str| {
+        let (code, report) = answer(&["check", "--json", image]);
+        assert_eq!((code, &report["clean"]), (0, &true.into()), "{report}");
+        let said = text(&seekless(&["check", image]));
+        let stale = report["stale_quotas"].as_bool().expect("a field");
+        assert_eq!(said.contains("quota files is not that of the files"), stale, "{said}");
+        stale
+    };
+    assert!(stale(&image));
+    assert_eq!(seekless(&["quota", "check", "-y", &image]).status.code(), Some(1));
+    assert!(!stale(&image));
+}

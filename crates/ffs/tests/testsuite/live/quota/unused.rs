@@ -269,3 +269,53 @@ fn refused_changes() {
     let found = seekless_ffs::check(device).unwrap();
     assert!(found.is_clean(), "{:#?}", found.findings);
 }
+
+/// Records far apart, ones cut off by the end of the file, and more of them than are kept in memory.
+#[test]
+fn large_and_truncated_quota_files() {
+    let time = Time::new();
+    let (device, highest) = (image(&SHAPES[2]), i32::MAX as u32);
+    let header = Words::Big64.file(&BTreeMap::new());
+    let mut live = time.open(device.clone(), Discipline::SoftUpdates, false);
+    let ino = put(&mut live, NAMES[0], &header);
+    let at = |id: u32| 64 + 64 * u64::from(id);
+    for id in [5, 6, highest, highest + 1, u32::MAX] {
+        assert_eq!(live.write(ino, ByteLen::new(at(id)), &[1; 64]).unwrap(), 64);
+    }
+    live.unmount().unwrap();
+    let ids = |device: &Arc<MemoryDevice>| -> Vec<u32> {
+        report(device)[0].quotas.iter().map(|quota| quota.id).collect()
+    };
+    assert_eq!(ids(&device), [5, 6, highest]);
+    let truncated = |size: u64| {
+        let mut live = time.open(device.clone(), Discipline::SoftUpdates, false);
+        let size = SetAttr { size: Some(size), ..SetAttr::default() };
+        live.set_attr(ino, &size).unwrap();
+        live.unmount().unwrap();
+        let found = ids(&device);
+        correct_quotas(device.clone(), &all(), moment(&time)).unwrap();
+        assert!(compare_quotas(device.clone(), &all()).unwrap().is_clean());
+        found
+    };
+    assert_eq!(truncated(at(6) + 63), [5]);
+    // Of the header only a part, which makes it a file of 32 bits.
+    assert_eq!(truncated(63), [0]);
+    assert_eq!(ids(&device), [0], "the root is counted");
+
+    let device = image(&Shape { mebibytes: 64, ..SHAPES[2] });
+    let mut live = time.open(device.clone(), Discipline::Async, false);
+    let ino = put(&mut live, NAMES[0], &[1; 512]);
+    for at in 0..33 {
+        live.write(ino, ByteLen::new(at << 20), &[1; 1 << 20]).unwrap();
+    }
+    live.unmount().unwrap();
+    for found in [
+        quotas(device.clone(), &all(), OpenOptions::default()).map(drop),
+        compare_quotas(device.clone(), &all()).map(drop),
+        correct_quotas(device.clone(), &all(), moment(&time)),
+    ] {
+        let is_refused =
+            matches!(&found, Err(FsError::Unsupported(why)) if why.contains("records"));
+        assert!(is_refused, "{found:?}");
+    }
+}
