@@ -155,7 +155,7 @@ fn jobs_run_with_fios_options() {
 }
 
 #[test]
-fn published_results_are_set_beside_the_models() {
+fn published_results_are_compared_with_the_models() {
     let dir = tempfile::tempdir().unwrap();
     let table = "[[run]]\ndevice = \"gp3\"\nhost = \"m5\"\nsource = \"s\"\nthinktime_us = 3.0\n\
                  results = [{ rw = \"randread\", iodepth = 64, iops = 1500, lat_us = 42667 }]\n";
@@ -174,9 +174,11 @@ fn published_results_are_set_beside_the_models() {
     write(&table.replace("iodepth = 64", "iodepth = 0"));
     let (code, said) = refusal(&args, dir.path());
     assert_eq!(code, 3);
-    assert!(said.contains("results.toml:6: results: iodepth 0"), "{said}");
+    assert!(said.contains("results.toml:6: iodepth: 0 is not"), "{said}");
     write(&table.replace("gp3", "gp33"));
-    assert_eq!(refusal(&args, dir.path()).0, 2);
+    let (code, said) = refusal(&args, dir.path());
+    assert_eq!(code, 2);
+    assert!(said.contains("results.toml: no device preset 'gp33'"), "{said}");
     assert_eq!(refusal(&["model", "validate"], dir.path()).0, 2);
     let both = [&args[..], &["--traces", "t", "--specs", "s"]].concat();
     assert_eq!(refusal(&both, dir.path()).0, 2);

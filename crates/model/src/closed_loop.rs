@@ -74,14 +74,19 @@ impl fmt::Display for Pattern {
 
 /// Maximum number of requests in flight.
 pub const DEEPEST: u32 = 1 << 16;
-/// Maximum number of requests of a job.
-pub const LONGEST: u64 = 100_000_000;
+/// Maximum number of requests of a job, whose latencies are kept in memory.
+pub const LONGEST: u64 = 10_000_000;
 /// Maximum length of a request, in bytes.
-const LARGEST: u32 = 1 << 30;
+pub(crate) const LARGEST: u32 = 1 << 30;
 /// Maximum time of the job's thread for a request, in nanoseconds: a second.
 const SLOWEST: u64 = 1_000_000_000;
 /// The length, in bytes, over which a job runs on a device without a size.
 const WITHOUT_SIZE: u64 = 1 << 40;
+
+/// Whether a request may have this length, in bytes.
+pub(crate) const fn is_length(bs: u32) -> bool {
+    bs > 0 && bs <= LARGEST && (bs as u64).is_multiple_of(SECTOR)
+}
 
 /// The reason why a job cannot run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -156,7 +161,7 @@ impl Job {
         for slot in 0..depth {
             thread.submit(slot)?;
         }
-        let mut latencies = Vec::new();
+        let mut latencies = Vec::with_capacity(self.number_ios as usize);
         let mut left = self.number_ios - depth;
         while let Some((slot, latency)) = thread.take_in() {
             latencies.push(latency);
@@ -181,11 +186,11 @@ impl Job {
         if self.thinktime.get() > SLOWEST {
             return Err(JobError::ThinkTime(self.thinktime.get()));
         }
-        let is_fine = u64::from(self.bs).is_multiple_of(SECTOR) && self.bs <= LARGEST;
-        if self.bs == 0 || !is_fine {
+        if !is_length(self.bs) {
             return Err(JobError::BlockSize(self.bs));
         }
-        let there = device.capacity().map_or(WITHOUT_SIZE, |sectors| sectors * SECTOR);
+        let there =
+            device.capacity().map_or(WITHOUT_SIZE, |sectors| sectors.saturating_mul(SECTOR));
         let size = self.size.map_or(there, |size| size.min(there));
         match size / u64::from(self.bs) {
             0 => Err(JobError::Small { size, bs: self.bs }),

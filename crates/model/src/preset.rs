@@ -8,9 +8,9 @@ use std::fmt;
 const PRESETS: &[(&str, &str)] = &[
     ("atlas-10k", include_str!("../presets/atlas-10k.toml")),
     ("atlas-iii", include_str!("../presets/atlas-iii.toml")),
-    ("azure-nested", include_str!("../presets/azure-nested.toml")),
     ("azure-p30", include_str!("../presets/azure-p30.toml")),
     ("azure-p30-raid0", include_str!("../presets/azure-p30-raid0.toml")),
+    ("azure-p30-raid0-ds14", include_str!("../presets/azure-p30-raid0-ds14.toml")),
     ("barracuda-2lp", include_str!("../presets/barracuda-2lp.toml")),
     ("cheetah-4lp", include_str!("../presets/cheetah-4lp.toml")),
     ("cheetah-9lp", include_str!("../presets/cheetah-9lp.toml")),
@@ -157,7 +157,8 @@ impl SpecError {
     pub fn at(byte: usize, message: String, text: &str, file: &str) -> Self {
         let before = text.get(..byte.min(text.len())).unwrap_or(text);
         let line = before.matches('\n').count() + 1;
-        let key = text.lines().nth(line - 1).map_or("", key_of);
+        let column = before.rfind('\n').map_or(before.len(), |end| before.len() - end - 1);
+        let key = text.lines().nth(line - 1).map_or("", |line| key_at(line, column));
         Self::Invalid { file: file.into(), line, key: key.into(), message }
     }
 
@@ -167,6 +168,21 @@ impl SpecError {
         let line = text.lines().position(|line| key_of(line) == key).map_or(1, |at| at + 1);
         Self::Invalid { file: file.into(), line, key: key.into(), message }
     }
+}
+
+/// The key at a byte of a line: in an inline table, the one that begins there or has its value there.
+fn key_at(line: &str, column: usize) -> &str {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let Some((before, rest)) = line.split_at_checked(column) else { return key_of(line) };
+    if !before.contains('{') {
+        return key_of(line);
+    }
+    let own = rest.split(|c| !is_part(c)).next().unwrap_or_default();
+    if rest[own.len()..].trim_start().starts_with('=') {
+        return own;
+    }
+    let key = before.trim_end().trim_end_matches('=').trim_end();
+    key.rsplit(|c| !is_part(c)).next().unwrap_or_default()
 }
 
 /// The text before a line's `=`, or a table's name.

@@ -17,16 +17,17 @@
 //!     ]"#;
 //! let runs = seekless_model::published::parse(text, "results.toml")?;
 //! let spec = seekless_model::preset::spec(&runs[0].device)?;
-//! let compared = runs[0].compare(&spec, 1)?;
+//! let compared = runs[0].compare(&spec, 1).collect::<Result<Vec<_>, _>>()?;
 //! assert!((compared[1].iops_ratio() - 1.0).abs() < 0.01);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use crate::closed_loop::{DEEPEST, Job, JobError, Outcome, Pattern};
+use crate::closed_loop::{DEEPEST, Job, JobError, LARGEST, Outcome, Pattern, is_length};
 use crate::preset::SpecError;
 use crate::spec::Spec;
 use seekless_units::Nanos;
 use serde::{Deserialize, Serialize};
+use toml::de::DeTable;
 
 /// Number of requests for a result, for each in flight. A result has at least [`FEWEST`].
 const TURNS: u64 = 100;
@@ -129,38 +130,74 @@ pub fn parse(text: &str, file: &str) -> Result<Vec<Published>, SpecError> {
         let why = format!("more than {MOST} results");
         return Err(SpecError::of_key("results", why, text, file));
     }
-    match table.run.iter().find_map(Published::fault) {
+    let fault = |(at, run): (usize, &Published)| run.fault().map(|fault| (at, fault));
+    match table.run.iter().enumerate().find_map(fault) {
         None => Ok(table.run),
-        Some((key, message)) => Err(SpecError::of_key(key, message, text, file)),
+        Some((run, fault)) => {
+            let line = fault.line(text, run);
+            let (file, key) = (file.into(), fault.key.into());
+            Err(SpecError::Invalid { file, line, key, message: fault.why })
+        }
+    }
+}
+
+/// A value that is out of range.
+struct Fault {
+    /// The index of its result; `None` for a value of the run itself.
+    result: Option<usize>,
+    key: &'static str,
+    why: String,
+}
+
+impl Fault {
+    /// The line of the value, from 1, in the run of this index.
+    fn line(&self, text: &str, run: usize) -> usize {
+        let byte = || {
+            let table = DeTable::parse(text).ok()?;
+            let run = table.get_ref().get("run")?.get_ref().get(run)?.get_ref();
+            let owner = match self.result {
+                None => run,
+                Some(result) => run.get("results")?.get_ref().get(result)?.get_ref(),
+            };
+            Some(owner.get(self.key)?.span().start)
+        };
+        let before = byte().and_then(|byte| text.get(..byte)).unwrap_or_default();
+        before.matches('\n').count() + 1
     }
 }
 
 impl Published {
-    /// The first fault in the figures: key and reason.
-    fn fault(&self) -> Option<(&'static str, String)> {
-        let sane = |value: f64| value.is_finite() && value > 0.0;
+    /// The first fault in the figures.
+    fn fault(&self) -> Option<Fault> {
+        let of_run = |key, why| Some(Fault { result: None, key, why });
         if !(0.0..=1e6).contains(&self.thinktime_us) {
             let why = format!("{} us is not in the range 0 to 1e6", self.thinktime_us);
-            return Some(("thinktime_us", why));
+            return of_run("thinktime_us", why);
         }
-        self.results.iter().find_map(|result| {
-            if !(1..=DEEPEST).contains(&result.iodepth) {
-                let why = format!("iodepth {} is not in the range 1 to {DEEPEST}", result.iodepth);
-                return Some(("results", why));
-            }
-            let times = [Some(result.iops), result.lat_us, result.p99_us];
-            let fine = times.into_iter().flatten().all(sane);
-            let depth = result.iodepth;
-            (!fine).then(|| ("results", format!("iodepth {depth}: a value is not positive")))
+        if !is_length(self.bs) {
+            let why = format!("{} is not a multiple of 512 from 512 to {LARGEST}", self.bs);
+            return of_run("bs", why);
+        }
+        if let Some(size) = self.size.filter(|size| *size < u64::from(self.bs)) {
+            return of_run("size", format!("{size} bytes are less than a request of {}", self.bs));
+        }
+        self.results.iter().enumerate().find_map(|(at, result)| {
+            let (key, why) = result.fault()?;
+            Some(Fault { result: Some(at), key, why })
         })
     }
 
-    /// Runs a job for each result, on a device at rest. `randseed` seeds the random addresses.
+    /// Runs a job for each result, on a device at rest, when the iterator arrives at it. `randseed`
+    /// seeds the random addresses.
     ///
     /// # Errors
     /// [`JobError`].
-    pub fn compare(&self, spec: &Spec, randseed: u64) -> Result<Vec<Compared>, JobError> {
-        let one = |&measured: &Measured| {
+    pub fn compare<'a>(
+        &'a self,
+        spec: &'a Spec,
+        randseed: u64,
+    ) -> impl Iterator<Item = Result<Compared, JobError>> + 'a {
+        self.results.iter().map(move |&measured| {
             let job = Job {
                 rw: measured.rw,
                 bs: self.bs,
@@ -171,8 +208,22 @@ impl Published {
                 randseed,
             };
             Ok(Compared { measured, modelled: job.run(spec.build().as_mut())? })
-        };
-        self.results.iter().map(one).collect()
+        })
+    }
+}
+
+impl Measured {
+    /// The first fault in the figures: key and reason.
+    fn fault(&self) -> Option<(&'static str, String)> {
+        if !(1..=DEEPEST).contains(&self.iodepth) {
+            let why = format!("{} is not in the range 1 to {DEEPEST}", self.iodepth);
+            return Some(("iodepth", why));
+        }
+        let figures = [("iops", Some(self.iops)), ("lat_us", self.lat_us), ("p99_us", self.p99_us)];
+        figures.into_iter().find_map(|(key, value)| {
+            let value = value.filter(|value| !(value.is_finite() && *value > 0.0))?;
+            Some((key, format!("{value} is not a positive number")))
+        })
     }
 }
 
@@ -187,23 +238,38 @@ mod tests {
         let results = "results = [{ rw = 'write', iodepth = 1, iops = 50000, lat_us = 5.0 }]";
         let runs = parse(&format!("{RUN}{results}"), "t").unwrap();
         let spec = crate::preset::spec("null").unwrap();
-        let compared = runs[0].compare(&spec, 1).unwrap();
+        let compared: Vec<_> = runs[0].compare(&spec, 1).map(Result::unwrap).collect();
         assert!((compared[0].iops_ratio() - 2.0).abs() < 1e-3, "{}", compared[0].iops_ratio());
         assert_eq!(compared[0].lat_ratio(), Some(0.0));
         assert_eq!(compared[0].p99_ratio(), None);
     }
 
     #[test]
-    fn faults_are_told_by_line_and_key() {
-        let long = "results = [{ rw = 'read', iodepth = 0, iops = 1 }]";
+    fn faults_have_a_line_and_a_key() {
+        let good = format!("{RUN}results = [{{ rw = 'read', iodepth = 1, iops = 1 }}]\n");
+        // The second run of the table, whose results are on two lines.
+        let second = |text: &str| format!("{good}{text}");
+        let rows = "results = [\n    { rw = 'read', iodepth = 1, iops = 1 },\n    ROW,\n]";
+        let row = |text: &str| second(&format!("{RUN}{}", rows.replace("ROW", text)));
         for (text, said) in [
-            (format!("{RUN}{long}"), "t:6: results: iodepth 0 is not in the range 1 to 65536"),
-            (format!("{RUN}{}", long.replace('0', "1").replace("= 1 }", "= 0 }")), "t:6: results"),
-            (RUN.replace("10.0", "-1.0") + "results = []", "t:5: thinktime_us: -1 us"),
+            (
+                good.replace("iodepth = 1", "iodepth = 0"),
+                "t:6: iodepth: 0 is not in the range 1 to",
+            ),
+            (row("{ rw = 'read', iodepth = 0, iops = 1 }"), "t:14: iodepth: 0 is not in the range"),
+            (row("{ rw = 'read', iodepth = 2, iops = -1 }"), "t:14: iops: -1 is not a positive"),
+            (row("{ rw = 'read', iodepth = 2, iops = inf }"), "t:14: iops: inf is not a positive"),
+            (row("{ rw = 'read', iodepth = 2, iops = 1, p99_us = 0 }"), "t:14: p99_us: 0 is not"),
+            (row("{ rw = 'read', iodepth = 2, iops = 1, p98_us = 0 }"), "t:14: p98_us: unknown"),
+            (row("{ rw = 'read', iodepth = -2, iops = 1 }"), "t:14: iodepth: "),
+            (row("{ rw = 'trim', iodepth = 2, iops = 1 }"), "t:14: rw: unknown variant"),
+            (second(&good.replace("10.0", "-1.0")), "t:11: thinktime_us: -1 us"),
+            (second(&format!("{good}bs = 1000\n")), "t:13: bs: 1000 is not a multiple of 512"),
+            (second(&format!("{good}size = 4095\n")), "t:13: size: 4095 bytes are less"),
             (RUN.replace("host", "hoste") + "results = []", "t:3: hoste: unknown field"),
         ] {
             let error = parse(&text, "t").unwrap_err().to_string();
-            assert!(error.starts_with(said), "{error}");
+            assert!(error.starts_with(said), "{error}: expected {said}");
         }
     }
 }

@@ -61,7 +61,7 @@ pub struct SsdSpec {
     #[serde(default)]
     pub interval_us: f64,
     /// The same for writes, which take more exchanges with the host (on SATA, the drive first asks
-    /// for the data of each queued write); absent if it is that of the other commands.
+    /// for the data of each queued write). Default: `interval_us`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_interval_us: Option<f64>,
     /// Number of commands that the controller processes at once; the others wait.

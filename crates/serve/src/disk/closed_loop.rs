@@ -1,5 +1,5 @@
-//! A closed loop in virtual time: the device waits until the program has as many requests in flight
-//! as it keeps, however long the host needs to submit them.
+//! A closed loop in virtual time: the device waits until the program has all the requests in flight
+//! that it keeps there, however long the host needs to submit them.
 
 use std::time::{Duration, Instant};
 
@@ -28,7 +28,7 @@ impl ClosedLoop {
         self.is_over = false;
     }
 
-    /// How long to wait for further requests with so many in flight; `None` if the device may go on.
+    /// The time for which the device waits for further requests; `None` if it may continue.
     pub(super) fn hold(&mut self, in_flight: usize) -> Option<Duration> {
         if in_flight >= self.depth || self.is_over {
             return None;

@@ -272,7 +272,7 @@ impl Disk {
         }
     }
 
-    /// How long virtual time stands still for requests that a closed loop will submit.
+    /// The time for which the device waits for requests that a closed loop will submit.
     fn hold(&self, state: &mut State) -> Option<Duration> {
         let in_flight = state.waiting.len();
         match self.clock {

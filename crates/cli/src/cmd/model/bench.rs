@@ -76,7 +76,7 @@ impl BenchArgs {
 }
 
 /// The exit code of a job that cannot run: its options are at fault.
-pub(super) fn refused(error: JobError) -> Failure {
+fn refused(error: JobError) -> Failure {
     match error {
         JobError::Refused(_) => Failure::new(Kind::System, error.to_string()),
         _ => Failure::usage(format!("--{error}").replace('_', "-")),
@@ -86,14 +86,16 @@ pub(super) fn refused(error: JobError) -> Failure {
 pub(super) fn run(args: &BenchArgs, global: &Global) -> Result<(), Failure> {
     let spec = device::spec(&args.device)?;
     let jobs = args.jobs()?;
+    // One outcome at a time is in memory.
     let run = |job: &Job| job.run(spec.build().as_mut()).map_err(refused);
-    let outcomes: Vec<Outcome> = jobs.iter().map(run).collect::<Result<_, _>>()?;
-    let rows = jobs.iter().zip(&outcomes);
     if global.json {
-        let jobs: Vec<Value> = rows.map(|(job, outcome)| as_json(job, outcome)).collect();
-        say!("{}", json!({ "device": args.device, "jobs": jobs }));
+        let row = |job: &Job| Ok(as_json(job, &run(job)?));
+        let rows: Vec<Value> = jobs.iter().map(row).collect::<Result<_, Failure>>()?;
+        say!("{}", json!({ "device": args.device, "jobs": rows }));
         return Ok(());
     }
+    let rows = jobs.iter().map(|job| Ok(as_text(job, &run(job)?)));
+    let rows: Vec<String> = rows.collect::<Result<_, Failure>>()?;
     say!(
         "{:<10} {:>7} {:>9} {:>9} {:>10} {:>10} {:>10}",
         "rw",
@@ -104,19 +106,23 @@ pub(super) fn run(args: &BenchArgs, global: &Global) -> Result<(), Failure> {
         "p50 us",
         "p99 us"
     );
-    for (job, outcome) in rows {
-        say!(
-            "{:<10} {:>7} {:>9.0} {:>9.1} {:>10.1} {:>10.1} {:>10.1}",
-            job.rw,
-            job.iodepth,
-            outcome.iops(),
-            outcome.bandwidth() / 1_048_576.0,
-            outcome.mean_us(),
-            outcome.quantile_us(0.5),
-            outcome.quantile_us(0.99),
-        );
+    for row in rows {
+        say!("{row}");
     }
     Ok(())
+}
+
+fn as_text(job: &Job, outcome: &Outcome) -> String {
+    format!(
+        "{:<10} {:>7} {:>9.0} {:>9.1} {:>10.1} {:>10.1} {:>10.1}",
+        job.rw,
+        job.iodepth,
+        outcome.iops(),
+        outcome.bandwidth() / 1_048_576.0,
+        outcome.mean_us(),
+        outcome.quantile_us(0.5),
+        outcome.quantile_us(0.99),
+    )
 }
 
 fn as_json(job: &Job, outcome: &Outcome) -> Value {

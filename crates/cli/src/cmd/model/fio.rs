@@ -1,6 +1,5 @@
 //! `seekless model validate --fio`: compares models with published results of fio.
 
-use super::bench;
 use crate::args::Global;
 use crate::device;
 use crate::failure::Failure;
@@ -17,12 +16,16 @@ pub(super) fn run(path: &Path, global: &Global) -> Result<(), Failure> {
     let runs = published::parse(&text, &path.display().to_string())?;
     let mut rows = Vec::new();
     for run in &runs {
-        let spec = device::spec(&run.device)?;
-        let compared = run.compare(&spec, SEED).map_err(bench::refused)?;
+        let about = |failure: Failure| failure.about(path.display());
+        let spec = device::spec(&run.device).map_err(about)?;
+        let compared = run.compare(&spec, SEED);
+        // The device is shorter than a request.
+        let compared =
+            compared.map(|one| one.map_err(|error| about(Failure::usage(error.to_string()))));
         if global.json {
-            rows.push(as_json(run, &compared));
+            rows.push(as_json(run, compared)?);
         } else {
-            print(run, &compared);
+            print(run, compared)?;
         }
     }
     if global.json {
@@ -31,7 +34,10 @@ pub(super) fn run(path: &Path, global: &Global) -> Result<(), Failure> {
     Ok(())
 }
 
-fn print(run: &Published, compared: &[Compared]) {
+fn print(
+    run: &Published,
+    compared: impl Iterator<Item = Result<Compared, Failure>>,
+) -> Result<(), Failure> {
     say!("{} ({}; {} bytes)", run.device, run.host, run.bs);
     say!(
         "  {:<10} {:>7} {:>9} {:>9} {:>6} {:>9} {:>9} {:>6} {:>9} {:>9} {:>6}",
@@ -48,6 +54,7 @@ fn print(run: &Published, compared: &[Compared]) {
         "ratio"
     );
     for one in compared {
+        let one = one?;
         let measured = one.measured;
         let latency = |us: Option<f64>, model: f64, ratio: Option<f64>| match (us, ratio) {
             (Some(us), Some(ratio)) => format!("{us:>9.0} {model:>9.0} {ratio:>6.2}"),
@@ -65,11 +72,16 @@ fn print(run: &Published, compared: &[Compared]) {
             if measured.parameter { "  parameter" } else { "" },
         );
     }
+    Ok(())
 }
 
-fn as_json(run: &Published, compared: &[Compared]) -> Value {
-    let row = |one: &Compared| {
-        json!({
+fn as_json(
+    run: &Published,
+    compared: impl Iterator<Item = Result<Compared, Failure>>,
+) -> Result<Value, Failure> {
+    let row = |one: Result<Compared, Failure>| {
+        let one = one?;
+        Ok(json!({
             "rw": one.measured.rw.name(),
             "iodepth": one.measured.iodepth,
             "parameter": one.measured.parameter,
@@ -79,13 +91,13 @@ fn as_json(run: &Published, compared: &[Compared]) -> Value {
             "measured_lat_us": one.measured.lat_us,
             "p99_us": one.modelled.quantile_us(0.99),
             "measured_p99_us": one.measured.p99_us,
-        })
+        }))
     };
-    json!({
+    Ok(json!({
         "device": run.device,
         "host": run.host,
         "source": run.source,
         "bs": run.bs,
-        "results": compared.iter().map(row).collect::<Vec<_>>(),
-    })
+        "results": compared.map(row).collect::<Result<Vec<_>, Failure>>()?,
+    }))
 }
