@@ -181,7 +181,7 @@ fn key_at(line: &str, column: usize) -> &str {
     if rest[own.len()..].trim_start().starts_with('=') {
         return own;
     }
-    let key = before.trim_end().trim_end_matches('=').trim_end();
+    let key = before.trim_end().strip_suffix('=').unwrap_or_default().trim_end();
     key.rsplit(|c| !is_part(c)).next().unwrap_or_default()
 }
 

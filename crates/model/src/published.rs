@@ -263,6 +263,7 @@ mod tests {
             (row("{ rw = 'read', iodepth = 2, iops = 1, p98_us = 0 }"), "t:14: p98_us: unknown"),
             (row("{ rw = 'read', iodepth = -2, iops = 1 }"), "t:14: iodepth: "),
             (row("{ rw = 'trim', iodepth = 2, iops = 1 }"), "t:14: rw: unknown variant"),
+            (row("{ rw = 'read', iodepth = 1, iops = 1 ] "), "t:14: "),
             (second(&good.replace("10.0", "-1.0")), "t:11: thinktime_us: -1 us"),
             (second(&format!("{good}bs = 1000\n")), "t:13: bs: 1000 is not a multiple of 512"),
             (second(&format!("{good}size = 4095\n")), "t:13: size: 4095 bytes are less"),
