@@ -3,7 +3,7 @@
 # without a kernel (`seekless model bench`) and the published figures of the real drive
 # (crates/model/tests/fio.toml). Each job runs twice:
 #   virtual   the device's clock waits for fio (`iodepth N` in DIR/control): IOPS and mean latency
-#             from stats.json, however slow the host is
+#             from stats.json (latency is iodepth/IOPS), however slow the host is
 #   realtime  `--realtime`: fio's own figures. FUSE and the wake-ups of sleeping threads limit them:
 #             a line `null` shows how fast this host is on a device that takes no time
 # Needs root, FUSE, fio and Python 3.11.
@@ -30,7 +30,10 @@ serve() {
     rm -f image
     "$seekless" disk image mnt --create --size 2G --model "$@" &
     server=$!
-    until [ -e mnt/disk ]; do sleep 0.1; done
+    until [ -e mnt/disk ]; do
+        kill -0 "$server"
+        sleep 0.1
+    done
 }
 
 job() {
