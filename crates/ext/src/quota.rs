@@ -25,7 +25,7 @@ pub(crate) const MAGICS: [u32; 3] = [0xD9C0_1F11, 0xD9C0_1927, 0xD9C0_3F14];
 /// `dqh_version` of entries of 72 bytes.
 const VERSION: u32 = 1;
 /// How long a soft limit may be exceeded, in seconds (`MAX_IQ_TIME` and `MAX_DQ_TIME`).
-pub(crate) const GRACE: u32 = 7 * 24 * 60 * 60;
+const GRACE: u32 = 7 * 24 * 60 * 60;
 /// Bytes in the unit of limits of space (`QUOTABLOCK_SIZE`).
 pub(crate) const LIMIT_UNIT: u64 = 1024;
 /// Entries in a leaf.
@@ -75,17 +75,12 @@ pub(crate) struct QuotaContents {
 }
 
 impl QuotaContents {
-    /// The head of the file.
-    pub(crate) fn head(&self) -> &QuotaHead {
-        &self.head
-    }
-
     /// The head of the file, to be changed.
     pub(crate) fn head_mut(&mut self) -> &mut QuotaHead {
         &mut self.head
     }
 
-    /// The times above soft limits of space and of inodes, in seconds.
+    /// The grace periods of space and of inodes, in seconds.
     pub(crate) fn grace(&self) -> (u32, u32) {
         let or_usual = |seconds: u32| if seconds == 0 { GRACE } else { seconds };
         (or_usual(self.head.dqi_bgrace.get()), or_usual(self.head.dqi_igrace.get()))
@@ -210,7 +205,7 @@ impl QuotaWalk<'_> {
             let used = places.zip(all).filter(|(_, entry)| entry.iter().any(|&byte| byte != 0));
             for (place, entry) in used {
                 if let Ok(entry) = QuotaEntry::read_from_bytes(entry) {
-                    self.found.entries.push(entry);
+                    self.found.entries.push(without_mark(entry));
                     self.found.places.push(place);
                 }
             }
@@ -313,6 +308,13 @@ pub(crate) fn keep_in_use(entry: &mut QuotaEntry) {
     }
 }
 
+/// An entry without the mark of [`keep_in_use`], as the kernel reads it (`v2r1_disk2memdqb`): otherwise
+/// the mark would be a time that began in 1970.
+fn without_mark(entry: QuotaEntry) -> QuotaEntry {
+    let marked = QuotaEntry { dqb_itime: 1.into(), ..QuotaEntry::default() };
+    if entry.as_bytes() == marked.as_bytes() { QuotaEntry::default() } else { entry }
+}
+
 /// The blocks of a quota file that is made: the head, the root, and those that were needed since.
 struct NewTree {
     blocks: Vec<Vec<u8>>,
@@ -398,6 +400,17 @@ mod tests {
             let found = entries.into_iter().find(|it| it.dqb_id.get() == id).unwrap();
             assert_eq!(Usage::of(&found), *used, "{id}");
         }
+    }
+
+    /// The mark of an entry that would be all zeros is no time.
+    #[test]
+    fn marks_are_no_times() {
+        let mut entry = QuotaEntry::default();
+        keep_in_use(&mut entry);
+        assert_ne!(entry.as_bytes(), QuotaEntry::default().as_bytes());
+        assert_eq!(without_mark(entry).as_bytes(), QuotaEntry::default().as_bytes());
+        let used = QuotaEntry { dqb_curinodes: 1.into(), ..entry };
+        assert_eq!(without_mark(used).dqb_itime.get(), 1, "a time that runs");
     }
 
     /// Limits stay, also of an id that uses nothing.

@@ -1,27 +1,26 @@
 //! Quotas of a volume that is not in use: printed, compared with the usage of all files, changed.
 //!
-//! An entry that there is, and the times in the head, are changed in place. For a new entry the whole
+//! An existing entry, and the grace periods in the head, are changed in place. For a new entry the whole
 //! file is written to free blocks, as a repair does.
 
-use crate::check::repair::write_quota_file;
+use crate::check::repair::{SoundVolume, refuse_to_change};
 use crate::check::{count_usage, preen};
 use crate::image::ExtImage;
 use crate::ondisk::{QuotaEntry, QuotaHead, ro_compat};
-use crate::quota::{self, GRACE, LIMIT_UNIT, QuotaContents, Usage, exceeds, wrong_ids};
+use crate::quota::{self, LIMIT_UNIT, QuotaContents, Usage, exceeds, wrong_ids};
 use crate::superblock::Super;
 use crate::volume::Volume;
 use seekless_device::BlockDevice;
 use seekless_fs::check::Outcome;
-use seekless_fs::field::{invalid, wide};
+use seekless_fs::field::wide;
 use seekless_fs::format::OpenOptions;
-use seekless_fs::patches::Patches;
 use seekless_fs::quota::{
     Balance, Grace, LimitChange, OwnerKind, OwnerQuota, OwnerUsage, QuotaBook, QuotaChange,
     QuotaComparison, QuotaDifference, QuotaSelection,
 };
 use seekless_fs::term::{Term, Text};
-use seekless_fs::{FsError, Location, Timestamp};
-use seekless_units::{Ino, Lbn};
+use seekless_fs::{FsError, Timestamp};
+use seekless_units::Ino;
 use std::collections::BTreeMap;
 use std::mem::offset_of;
 use std::sync::Arc;
@@ -61,7 +60,7 @@ pub fn compare_quotas(
         let text = Text::from("usage cannot be counted on a damaged volume: run ");
         return Err(FsError::Refused(text.then(Term::Repair).then(" first")));
     };
-    let caveat = counted.other.map(|code| format!("it is not in order ({code})"));
+    let caveat = counted.other.map(|finding| format!("it is not in order ({})", finding.code()));
     let mut comparison = QuotaComparison { caveat, ..QuotaComparison::default() };
     for (place, kind, ino) in files {
         comparison.compared.push(kind);
@@ -102,20 +101,20 @@ pub fn correct_quotas(
 ) -> Result<(), FsError> {
     let volume = Volume::open(device.clone(), false)?;
     selected(&volume.sb, selection)?;
-    refuse(count_usage(device.clone())?.other)?;
+    refuse_to_change(count_usage(device.clone())?.other.as_ref())?;
     match preen(device)?.outcome {
         Outcome::Left => Err(FsError::NoSpace("a quota file".into())),
         Outcome::Clean | Outcome::Corrected => Ok(()),
     }
 }
 
-/// Changes limits of an owner, or the times that everybody has above soft limits. At `now` the time of
-/// an owner begins whose usage exceeds a new soft limit.
+/// Changes limits of an owner, or the grace periods of all owners. At `now` the grace period of an owner
+/// begins whose usage exceeds a new soft limit.
 ///
 /// # Errors
 /// As [`quotas`]; [`FsError::Refused`] for a volume that is not in order, [`FsError::Unsupported`] for
-/// one that is not written, [`FsError::Invalid`] for a time of more than 32 bits,
-/// [`FsError::NoSpace`] if there is no room for a new entry.
+/// one that is not written, [`FsError::Invalid`] for a limit from 2^63 on and for a grace period of
+/// more than 32 bits, [`FsError::NoSpace`] if there is no room for another quota file with a new entry.
 pub fn change_quotas(
     device: Arc<dyn BlockDevice>,
     selection: &QuotaSelection,
@@ -124,10 +123,13 @@ pub fn change_quotas(
     now: Timestamp,
 ) -> Result<(), FsError> {
     let volume = Volume::open(device.clone(), false)?;
-    let selection = QuotaSelection { kinds: vec![kind], ..selection.clone() };
-    let Some(&(place, _, ino)) = selected(&volume.sb, &selection)?.first() else { return Ok(()) };
-    refuse(count_usage(device.clone())?.finding)?;
-    let mut contents = quota::read_file(&volume, place, ino)?;
+    let mut selection = selection.clone();
+    selection.kinds.push(kind);
+    let mut files = selected(&volume.sb, &selection)?.into_iter();
+    let Some((place, _, ino)) = files.find(|file| file.1 == kind) else { return Ok(()) };
+    check_limits(change)?;
+    let sound = SoundVolume::open(device)?;
+    let mut contents = quota::read_file(sound.volume(), place, ino)?;
     match *change {
         QuotaChange::Grace { space, inodes } => {
             let head = contents.head_mut();
@@ -138,7 +140,7 @@ pub fn change_quotas(
             }
             let times = offset_of!(QuotaHead, dqi_bgrace)..offset_of!(QuotaHead, dqi_flags);
             let bytes = head.as_bytes().get(times.clone()).unwrap_or_default();
-            put_in_place(&volume, ino, wide(times.start), bytes)
+            sound.put_in_place(ino, wide(times.start), bytes)
         }
         QuotaChange::Limits { id, space, inodes } => {
             let at = contents.entries.iter().position(|entry| entry.dqb_id.get() == id);
@@ -148,10 +150,10 @@ pub fn change_quotas(
             set_limits(&mut entry, space, inodes, contents.grace(), now.secs);
             quota::keep_in_use(&mut entry);
             match at.and_then(|at| contents.places.get(at)) {
-                Some(&at) => put_in_place(&volume, ino, at, entry.as_bytes()),
+                Some(&at) => sound.put_in_place(ino, at, entry.as_bytes()),
                 None if has_limits(&entry) => {
                     contents.entries.push(entry);
-                    write_quota_file(device, ino, &contents)
+                    sound.write_quota_file(ino, &contents)
                 }
                 None => Ok(()),
             }
@@ -165,20 +167,28 @@ fn has_limits(entry: &QuotaEntry) -> bool {
     limits.iter().any(|limit| limit.get() > 0)
 }
 
-/// Refuses a volume with a finding.
-fn refuse(finding: Option<&str>) -> Result<(), FsError> {
-    let Some(code) = finding else { return Ok(()) };
-    let text = Text::from(format!("it is not in order ({code}): run "));
-    Err(FsError::Refused(text.then(Term::Repair).then(" first")))
+/// Refuses limits that the kernel would read as negative (`qi_max_spc_limit` and `qi_max_ino_limit` of
+/// Linux' `fs/quota/quota_v2.c`).
+fn check_limits(change: &QuotaChange) -> Result<(), FsError> {
+    let QuotaChange::Limits { space, inodes, .. } = change else { return Ok(()) };
+    let fits = |limits: &LimitChange, unit: u64| {
+        let limits = [limits.soft, limits.hard].into_iter().flatten();
+        let mut rounded = limits.map(|limit| limit.checked_next_multiple_of(unit));
+        rounded.all(|limit| limit.is_some_and(|limit| i64::try_from(limit).is_ok()))
+    };
+    match fits(space, LIMIT_UNIT) && fits(inodes, 1) {
+        true => Ok(()),
+        false => Err(FsError::Invalid(format!("limits of ext end at {}", i64::MAX))),
+    }
 }
 
 fn time_of(seconds: u64) -> Result<u32, FsError> {
     let most = u32::MAX;
-    let invalid = |_| FsError::Invalid(format!("times above soft limits end at {most} seconds"));
+    let invalid = |_| FsError::Invalid(format!("grace periods end at {most} seconds"));
     u32::try_from(seconds).map_err(invalid)
 }
 
-/// Sets limits; the time above a soft limit begins unless it runs already, and is 0 below it
+/// Sets limits; a grace period begins above a soft limit unless it has begun, and has no end below it
 /// (`update_grace_times` of Linux' quota tools).
 fn set_limits(
     entry: &mut QuotaEntry,
@@ -208,21 +218,6 @@ fn set_limits(
 /// A limit of space in bytes. A damaged entry may have more than there are bytes to count.
 fn in_bytes(limit: u64) -> u64 {
     limit.saturating_mul(LIMIT_UNIT)
-}
-
-/// Writes bytes into a file that has blocks there.
-fn put_in_place(volume: &Volume, ino: Ino, at: u64, bytes: &[u8]) -> Result<(), FsError> {
-    let inode = volume.inodes().read(ino)?;
-    let size = u64::from(volume.sb.block_size);
-    debug_assert!(at % size + wide(bytes.len()) <= size, "an entry lies in one block");
-    let run = volume.maps().map_block(&inode, Lbn::new(at / size))?;
-    let Some(run) = run.filter(|run| !run.unwritten) else {
-        let place = Location::of("quota file").in_inode(ino);
-        return Err(invalid("block of an entry", at / size, place));
-    };
-    let mut disk = Patches::new(volume.device().clone());
-    disk.put(run.extent.start.get() * size + at % size, bytes)?;
-    disk.flush()
 }
 
 /// The quota files of a selection: their place among the kinds, their owners and inodes.
@@ -257,10 +252,8 @@ fn kind(place: usize) -> Option<OwnerKind> {
 }
 
 fn book(kind: OwnerKind, found: &QuotaContents) -> QuotaBook {
-    let head = found.head();
-    let seconds = |time: u32| u64::from(if time == 0 { GRACE } else { time });
-    let grace =
-        Grace { space: seconds(head.dqi_bgrace.get()), inodes: seconds(head.dqi_igrace.get()) };
+    let (space, inodes) = found.grace();
+    let grace = Grace { space: space.into(), inodes: inodes.into() };
     // Of several entries of an id in a damaged file, the first counts.
     let mut entries: BTreeMap<u32, &QuotaEntry> = BTreeMap::new();
     for entry in &found.entries {

@@ -51,24 +51,21 @@ impl QuotaPass<'_> {
     }
 }
 
-/// Usage that a check counted, and its findings.
+/// Usage that a check counted.
 pub(crate) struct CountedUsage {
     /// Usage by kind and id; none if it could not be counted on a damaged volume.
     pub(crate) usage: Option<UsageByKind>,
-    /// The code of the first finding.
-    pub(crate) finding: Option<&'static str>,
-    /// The code of the first finding that is not about the quota files.
-    pub(crate) other: Option<&'static str>,
+    /// The first finding that is not about the quota files.
+    pub(crate) other: Option<Finding>,
 }
 
 impl CountedUsage {
     pub(super) fn of(checker: &mut Checker) -> Self {
         let usage = checker.counts_usage().then(|| std::mem::take(&mut checker.usage));
-        let findings = &checker.report.findings;
         let is_of_quotas = |finding: &&Finding| {
             finding.is(problems::QUOTA_USAGE) || finding.is(problems::QUOTA_UNREADABLE)
         };
-        let other = findings.iter().find(|finding| !is_of_quotas(finding)).map(Finding::code);
-        Self { usage, finding: findings.first().map(Finding::code), other }
+        let other = checker.report.findings.iter().find(|finding| !is_of_quotas(finding)).cloned();
+        Self { usage, other }
     }
 }

@@ -30,15 +30,18 @@ use crate::check::examine;
 use crate::check::seen::CheckedInode;
 use crate::ondisk::{flags, incompat, ro_compat};
 use crate::quota::QuotaContents;
+use crate::volume::Volume;
 use attributes::AttributeRepair;
 use inode::InodeMut;
 use journal::JournalRepair;
 use orphans::OrphanRepair;
 use seekless_device::BlockDevice;
 use seekless_fs::check::{Finding, Outcome, Problem, Repaired, Rounds};
+use seekless_fs::field::{invalid, wide};
 use seekless_fs::patches::Patches;
-use seekless_fs::{FileKind, FsError};
-use seekless_units::Ino;
+use seekless_fs::term::{Term, Text};
+use seekless_fs::{FileKind, FsError, Location};
+use seekless_units::{Ino, Lbn};
 use space::Space;
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -130,36 +133,81 @@ pub fn repair_with(
     Repair::new(device, Mode::Full, options).run()
 }
 
-/// Writes the quota file of an inode with these limits to free blocks, and brings bitmaps and counts up
-/// to date. The volume is in order; it is marked as not clean until all is written, so that a check
-/// completes what was interrupted.
-///
-/// # Errors
-/// As [`check`](crate::check()); [`FsError::Unsupported`] for a volume that is not written,
-/// [`FsError::NoSpace`].
-pub(crate) fn write_quota_file(
-    device: Arc<dyn BlockDevice>,
-    ino: Ino,
-    contents: &QuotaContents,
-) -> Result<(), FsError> {
-    let options = CheckOptions::default();
-    let mut repair = Repair::new(device.clone(), Mode::Full, &options);
-    let checker = examine(device, &options)?;
-    debug_assert!(checker.report.is_clean(), "nothing is to be repaired");
-    check_writable(&checker)?;
-    superblock::mark_unclean(&mut repair.disk)?;
-    repair.marked = true;
-    let space = Space::new(checker.used.clone());
-    let disk = &mut repair.disk;
-    let mut work = Work { checker: &checker, disk, space, has_sacrificed: false };
-    let is_written = work.write_quota_file(ino, contents)?;
-    repair.disk.flush()?;
-    let repaired = repair.run()?;
-    debug_assert!(repaired.outcome != Outcome::Left, "the volume was in order before");
-    match is_written {
-        true => Ok(()),
-        false => Err(FsError::NoSpace("the quota file".into())),
+/// A volume in order, whose quota files are changed with the means of a repair.
+pub(crate) struct SoundVolume {
+    checker: Checker,
+    repair: Repair,
+}
+
+impl SoundVolume {
+    /// Checks a volume.
+    ///
+    /// # Errors
+    /// As [`check`](crate::check()); [`FsError::Refused`] for a volume with findings,
+    /// [`FsError::Unsupported`] for one with features with which it is not written.
+    pub(crate) fn open(device: Arc<dyn BlockDevice>) -> Result<Self, FsError> {
+        let options = CheckOptions::default();
+        let checker = examine(device.clone(), &options)?;
+        refuse_to_change(checker.report.findings.first())?;
+        check_writable(&checker)?;
+        Ok(Self { checker, repair: Repair::new(device, Mode::Full, &options) })
     }
+
+    pub(crate) fn volume(&self) -> &Volume {
+        &self.checker.volume
+    }
+
+    /// Writes bytes that lie in one block of a file, if they differ.
+    ///
+    /// # Errors
+    /// [`FsError::Corrupt`] where the file has no block; errors of the device.
+    pub(crate) fn put_in_place(mut self, ino: Ino, at: u64, bytes: &[u8]) -> Result<(), FsError> {
+        let volume = &self.checker.volume;
+        let inode = volume.inodes().read(ino)?;
+        let size = u64::from(volume.sb.block_size);
+        debug_assert!(at % size + wide(bytes.len()) <= size, "the bytes lie in one block");
+        let run = volume.maps().map_block(&inode, Lbn::new(at / size))?;
+        let Some(run) = run.filter(|run| !run.unwritten) else {
+            let place = Location::of("quota file").in_inode(ino);
+            return Err(invalid("block of an entry", at / size, place));
+        };
+        self.repair.disk.put(run.extent.start.get() * size + at % size, bytes)?;
+        self.repair.disk.flush()
+    }
+
+    /// Writes a quota file with these limits to free blocks, and brings bitmaps and counts up to date.
+    /// The volume is marked as not clean until all is written, so that a check completes what was
+    /// interrupted.
+    ///
+    /// # Errors
+    /// [`FsError::NoSpace`]; errors of the device.
+    pub(crate) fn write_quota_file(
+        self,
+        ino: Ino,
+        contents: &QuotaContents,
+    ) -> Result<(), FsError> {
+        let Self { checker, mut repair } = self;
+        superblock::mark_unclean(&mut repair.disk)?;
+        repair.marked = true;
+        let space = Space::new(checker.used.clone());
+        let disk = &mut repair.disk;
+        let mut work = Work { checker: &checker, disk, space, has_sacrificed: false };
+        let is_written = work.write_quota_file(ino, contents)?;
+        repair.disk.flush()?;
+        let repaired = repair.run()?;
+        debug_assert!(repaired.outcome != Outcome::Left, "the volume was in order before");
+        match is_written {
+            true => Ok(()),
+            false => Err(FsError::NoSpace("the quota file".into())),
+        }
+    }
+}
+
+/// Refuses to change the quotas of a volume with a finding.
+pub(crate) fn refuse_to_change(finding: Option<&Finding>) -> Result<(), FsError> {
+    let Some(code) = finding.map(Finding::code) else { return Ok(()) };
+    let text = Text::from(format!("it is not in order ({code}): run "));
+    Err(FsError::Refused(text.then(Term::Repair).then(" first")))
 }
 
 /// A repair under way.

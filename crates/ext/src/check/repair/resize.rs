@@ -103,8 +103,8 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Writes a quota file to free blocks, with the limits that can be read in the old one; whether
-    /// there was room.
+    /// Writes a quota file with the limits that can be read in the old one: to free blocks, or on a
+    /// full volume to its own, as e2fsck does. Returns whether there was room.
     ///
     /// # Errors
     /// Errors of the device.
@@ -117,11 +117,16 @@ impl Work<'_> {
             Err(FsError::Corrupt { .. }) => quota::QuotaContents::default(),
             old => old?,
         };
+        if self.write_quota_file(ino, &old)? {
+            return Ok(true);
+        }
+        self.give_contents(ino)?;
         self.write_quota_file(ino, &old)
     }
 
-    /// Writes a quota file with these limits and the usage that was counted to free blocks; whether
-    /// there was room.
+    /// Writes a quota file with these limits and the usage that was counted to free blocks. Returns
+    /// whether there was room. Until the contents are on stable storage, the inode leads to the old
+    /// file.
     ///
     /// # Errors
     /// Errors of the device.
@@ -143,13 +148,7 @@ impl Work<'_> {
         let size = u64::from(sb.block_size);
         bytes.resize(index(len.next_multiple_of(size)), 0);
         let count = len.div_ceil(size);
-        let mut taken = self.take_blocks(count);
-        if taken.is_none() {
-            // On a full volume the old file makes room, as in e2fsck.
-            self.give_contents(ino)?;
-            taken = self.take_blocks(count);
-        }
-        let Some(blocks) = taken else { return Ok(false) };
+        let Some(blocks) = self.take_blocks(count) else { return Ok(false) };
         for (&block, chunk) in blocks.iter().zip(bytes.chunks(index(size))) {
             self.disk.put(byte_of(sb, block), chunk)?;
         }
@@ -159,6 +158,7 @@ impl Work<'_> {
         let extents = if sb.has_incompat(incompat::EXTENTS) { flags::EXTENTS } else { 0 };
         inode.core_mut().i_flags = (extents | flags::IMMUTABLE).into();
         if !self.put_map(&mut inode, &contiguous(&blocks))? {
+            self.give_blocks(&blocks);
             return Ok(false);
         }
         inode.set_len(len);

@@ -4,7 +4,7 @@ mod exercise;
 mod hostile;
 pub(crate) mod images;
 mod in_use;
-mod quotas;
+pub(crate) mod quotas;
 mod sums;
 mod words;
 

@@ -27,9 +27,14 @@ pub(crate) struct Base {
     places: Vec<usize>,
 }
 
+/// The bytes of the volume in `tests/images`.
+pub(crate) fn sound() -> Vec<u8> {
+    images::unpack(IMAGE)
+}
+
 /// The volume in `tests/images`.
 pub(crate) fn base() -> Base {
-    let bytes = images::unpack(IMAGE);
+    let bytes = sound();
     let device = Arc::new(MemoryDevice::new(bytes.clone()));
     let image = ExtImage::open(device, OpenOptions::default()).expect("sound image");
     let mut places = Vec::new();

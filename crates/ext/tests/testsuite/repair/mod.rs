@@ -3,6 +3,7 @@
 mod interrupted;
 pub(crate) mod judge;
 pub(crate) mod keeps;
+mod quotas;
 mod replay;
 mod storm;
 

@@ -6,8 +6,11 @@ use super::tree::{self, Tree};
 use super::{Sound, bytes_made, judge};
 use crate::repair::judge::{Scratch, bytes_of, e2fsck, findings, is_there, put};
 use seekless_device::MemoryDevice;
-use seekless_ext::{check, preen, repair};
+use seekless_ext::{change_quotas, check, preen, quotas, repair};
 use seekless_fs::check::Outcome;
+use seekless_fs::format::OpenOptions;
+use seekless_fs::quota::{LimitChange, OwnerKind, QuotaChange, QuotaSelection};
+use seekless_fs::{FsError, Timestamp};
 use std::fs;
 use std::sync::Arc;
 
@@ -239,12 +242,8 @@ fn quotas_are_repaired() {
     }
 }
 
-/// A volume without room for another quota file: the old one makes room.
-#[test]
-fn quotas_of_a_full_volume_are_repaired() {
-    if !is_there() {
-        return;
-    }
+/// A volume without room for another quota file.
+fn full_volume() -> Sound {
     let block = Scratch::new("features-block");
     put(block.path(), &[1; 1024]);
     let large = Scratch::new("features-filling");
@@ -258,7 +257,41 @@ fn quotas_of_a_full_volume_are_repaired() {
     let sound = volume(QUOTA, &commands);
     let counts = u32::from_le_bytes(sound.bytes[1036..1040].try_into().expect("4 bytes"));
     assert!(counts < 4, "{counts} blocks are free");
-    hold(&sound, "sif /large uid 7\n");
+    sound
+}
+
+/// The old quota file makes room for another one.
+#[test]
+fn quotas_of_a_full_volume_are_repaired() {
+    if is_there() {
+        hold(&full_volume(), "sif /large uid 7\n");
+    }
+}
+
+/// Limits of an owner without an entry do not overwrite the file with the limits of all others.
+#[test]
+fn limits_on_a_full_volume_are_refused() {
+    if !is_there() {
+        return;
+    }
+    let sound = full_volume();
+    let device = Arc::new(MemoryDevice::new(sound.bytes));
+    let hard = LimitChange { soft: None, hard: Some(9) };
+    let all = QuotaSelection::default();
+    let set = |id| {
+        let change = QuotaChange::Limits { id, space: LimitChange::default(), inodes: hard };
+        let now = Timestamp { secs: 1_700_000_000, nanos: 0 };
+        change_quotas(device.clone(), &all, OwnerKind::User, &change, now)
+    };
+    set(0).expect("an entry in place");
+    let books = || quotas(device.clone(), &all, OpenOptions::default()).expect("quotas");
+    let before = books();
+    let why = set(77_777_777).expect_err("no room");
+    assert!(matches!(why, FsError::NoSpace(_)), "{why}");
+    assert_eq!(books(), before);
+    let image = Scratch::new("features-full");
+    put(image.path(), &bytes_of(device.as_ref()));
+    assert_eq!(findings(image.path()), None);
 }
 
 /// A number of a quota file in the superblock that is that of another file: the file stays.
