@@ -92,14 +92,20 @@ pub fn compare_quotas(
 /// that have not begun begin then.
 ///
 /// # Errors
-/// As [`quotas`]; as [`change_quotas`].
+/// As [`quotas`]; as [`change_quotas`], with [`FsError::NoSpace`] if there is room for some records
+/// only: those are written.
 pub fn correct_quotas(
     device: Arc<dyn BlockDevice>,
     selection: &QuotaSelection,
     now: Timestamp,
 ) -> Result<(), FsError> {
     let files = kept(device.clone(), selection)?;
-    in_use(device, &files, now, |_| Ok(()))
+    in_use(device, &files, now, |live| match live.parts().1.quotas() {
+        Some(quotas) if quotas.lacks_some() => {
+            Err(FsError::NoSpace("the quota files, for some owners".into()))
+        }
+        _ => Ok(()),
+    })
 }
 
 /// Changes limits of a user or a group, or the times that everybody has above soft limits. A missing
@@ -117,7 +123,7 @@ pub fn change_quotas(
     now: Timestamp,
 ) -> Result<(), FsError> {
     let mut selection = selection.clone();
-    selection.kinds = vec![kind];
+    selection.kinds.push(kind);
     let Some(kind) = QuotaKind::ALL.into_iter().find(|one| owners(*one) == kind) else {
         return Err(no_projects());
     };
@@ -250,6 +256,10 @@ impl QuotaFilesFound {
                 Ok(ino) => {
                     let is_snapshot = image.volume().live_inode(ino)?.0.is_snapshot();
                     if image.attr(ino)?.kind != FileKind::Regular || is_snapshot {
+                        // Nothing is asked of this kind, and it has no quotas.
+                        if given.is_none() && !selection.includes(owners(kind)) {
+                            continue;
+                        }
                         return Err(FsError::Invalid(format!("{path}: not a regular file")));
                     }
                     if found.files.iter().any(|other| other.ino == ino) {

@@ -323,6 +323,12 @@ impl Quotas {
         !std::mem::replace(&mut self.lacks_some, lacks_some) && lacks_some
     }
 
+    /// Whether a file had no room for some records when it was last written.
+    #[must_use]
+    pub const fn lacks_some(&self) -> bool {
+        self.lacks_some
+    }
+
     /// A quota is in its file now.
     pub(crate) fn note_written(&mut self, kind: QuotaKind, id: u32) {
         self.rewritten = true;

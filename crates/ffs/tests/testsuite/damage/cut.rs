@@ -38,12 +38,16 @@ impl BlockDevice for Recorder {
 
 type Run = fn(Arc<dyn BlockDevice>) -> Result<Repaired, FsError>;
 
-fn writes_of(run: Run, bytes: &[u8]) -> Vec<(Lba, Vec<u8>)> {
+/// The writes that a run makes to a volume.
+pub(crate) fn writes_of(
+    run: impl FnOnce(Arc<dyn BlockDevice>),
+    bytes: &[u8],
+) -> Vec<(Lba, Vec<u8>)> {
     let device = Arc::new(Recorder {
         inner: MemoryDevice::new(bytes.to_vec()),
         writes: Mutex::new(Vec::new()),
     });
-    run(device.clone()).expect("repaired");
+    run(device.clone());
     let writes = device.writes.lock().expect("alone");
     writes.clone()
 }
@@ -60,7 +64,7 @@ fn takes_up(run: Run, bytes: &[u8], what: &str) {
 /// Cuts a repair after each of its writes, and within each: the first sectors of
 /// it are on the disk, or only the last ones.
 fn cut_everywhere(run: Run, sound: &[u8], what: &str) -> usize {
-    let writes = writes_of(run, sound);
+    let writes = writes_of(|device| drop(run(device).expect("repaired")), sound);
     let mut bytes = sound.to_vec();
     let mut states = 0;
     for (n, (at, data)) in writes.iter().enumerate() {

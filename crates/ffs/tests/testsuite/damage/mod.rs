@@ -1,7 +1,7 @@
 //! Damaged and hostile images: typed errors, no panics, bounded work.
 
 mod check;
-mod cut;
+pub(crate) mod cut;
 mod golden;
 mod images;
 mod journals;

@@ -2,10 +2,11 @@
 //! a walk of the tree, records are read here from the bytes of the files.
 
 use super::*;
-use seekless_ffs::{change_quotas, compare_quotas, correct_quotas, quotas};
+use crate::damage::cut::writes_of;
+use seekless_ffs::{Outcome, change_quotas, compare_quotas, correct_quotas, quotas};
 use seekless_fs::format::OpenOptions;
 use seekless_fs::quota::{
-    Balance, LimitChange, OwnerKind, OwnerUsage, QuotaBook, QuotaChange, QuotaSelection,
+    Balance, LimitChange, OwnerKind, OwnerQuota, OwnerUsage, QuotaBook, QuotaChange, QuotaSelection,
 };
 
 const KINDS: [OwnerKind; 2] = [OwnerKind::User, OwnerKind::Group];
@@ -256,18 +257,122 @@ fn refused_changes() {
     let twice = QuotaSelection { group_file: Some(NAMES[0].into()), ..all() };
     let refused = change(&twice, OwnerKind::User, limits(1, 1));
     assert!(matches!(refused, Err(FsError::Invalid(_))), "{refused:?}");
+    // Projects beside users: those are not changed either.
+    let projects = QuotaSelection { kinds: vec![OwnerKind::User, OwnerKind::Project], ..all() };
+    let grace = QuotaChange::Grace { space: Some(60), inodes: None };
+    let refused = change(&projects, OwnerKind::User, grace);
+    assert!(matches!(refused, Err(FsError::Invalid(_))), "{refused:?}");
     assert!(bytes(&device) == before);
+    // A directory with the name of a quota file is refused, unless others are meant.
+    let mut live = time.open(device.clone(), Discipline::SoftUpdates, false);
+    let owner = Ownership { uid: 0, gid: 0, perm: 0o755 };
+    let root = live.root();
+    live.make(root, NAMES[1].as_bytes(), NewFile::Directory, owner).unwrap();
+    live.unmount().unwrap();
+    let read = |selection: &QuotaSelection| {
+        quotas(device.clone(), selection, OpenOptions::default()).map(|books| books.len())
+    };
+    assert!(matches!(read(&all()), Err(FsError::Invalid(_))));
+    let users = QuotaSelection { kinds: vec![OwnerKind::User], ..all() };
+    assert_eq!(read(&users).unwrap(), 1);
+    let refused = change(&users, OwnerKind::Group, grace);
+    assert!(matches!(refused, Err(FsError::Invalid(_))), "{refused:?}");
     // Too large for 32 bits, and a number that is not counted.
     for (id, limit) in [(1, u64::MAX), (1 << 31, 1)] {
-        let refused = change(&all(), OwnerKind::User, limits(id, limit));
+        let refused = change(&users, OwnerKind::User, limits(id, limit));
         assert!(matches!(refused, Err(FsError::Invalid(_))), "{refused:?}");
     }
     let grace = QuotaChange::Grace { space: Some(1 << 31), inodes: None };
-    let refused = change(&all(), OwnerKind::User, grace);
+    let refused = change(&users, OwnerKind::User, grace);
     assert!(matches!(refused, Err(FsError::Invalid(_))), "{refused:?}");
-    assert!(report(&device)[0].quotas.iter().all(|quota| quota.space.hard == 0));
+    let books = quotas(device.clone(), &users, OpenOptions::default()).unwrap();
+    assert!(books[0].quotas.iter().all(|quota| quota.space.hard == 0));
     let found = seekless_ffs::check(device).unwrap();
     assert!(found.is_clean(), "{:#?}", found.findings);
+}
+
+/// A change that is cut off after any of its writes leaves the limits of all other owners, those of
+/// the new one or none of them, and a volume that a preen repairs.
+#[test]
+fn a_change_that_was_cut_off_leaves_other_limits() {
+    const NEW: u32 = 1_000_000;
+    for shape in &SHAPES {
+        let (device, time) = (image(shape), Time::new());
+        let mut live = time.open(device.clone(), Discipline::SoftUpdates, false);
+        let root = live.root();
+        for n in 0..20 {
+            let owner = Ownership { uid: n * 30, gid: 0, perm: 0o644 };
+            live.make(root, format!("f{n}").as_bytes(), NewFile::Regular, owner).unwrap();
+        }
+        live.unmount().unwrap();
+        let set = |device: Arc<dyn BlockDevice>, id: u32| {
+            let limit = |n: u32| LimitChange { soft: None, hard: Some(u64::from(n) * 512) };
+            let change = QuotaChange::Limits { id, space: limit(id + 1), inodes: limit(id + 2) };
+            change_quotas(device, &all(), OwnerKind::User, &change, moment(&time)).unwrap();
+        };
+        (0..20).for_each(|n| set(device.clone(), n * 30));
+        let limits = |device: &Arc<MemoryDevice>| -> BTreeMap<u32, [u64; 2]> {
+            let books = report(device);
+            let of = |quota: &OwnerQuota| (quota.id, [quota.space.hard, quota.inodes.hard]);
+            books[0].quotas.iter().map(of).collect()
+        };
+        let mut bytes = vec![0; device.len().get() as usize];
+        device.read(Lba::ZERO, &mut bytes).unwrap();
+        let before = limits(&device);
+        let writes = writes_of(|device| set(device, NEW), &bytes);
+        set(device.clone(), NEW);
+        let after = limits(&device);
+        assert!(before.len() == 20 && after.len() == 21 && writes.len() > 5, "{writes:?}");
+        for (n, (at, data)) in writes.iter().enumerate() {
+            let start = at.to_bytes().get() as usize;
+            bytes[start..start + data.len()].copy_from_slice(data);
+            let device = Arc::new(MemoryDevice::new(bytes.clone()));
+            let repaired = seekless_ffs::preen(device.clone()).unwrap();
+            let findings = &repaired.report.findings;
+            assert_ne!(repaired.outcome, Outcome::Left, "{shape:?}, write {n}: {findings:#?}");
+            let found = limits(&device);
+            assert!(found == before || found == after, "{shape:?}, write {n}: {found:?}");
+        }
+    }
+}
+
+/// Where there is no room for all records, a correction fails, and limits of a new owner do.
+#[test]
+fn a_full_volume_is_not_called_corrected() {
+    let (device, time) = (image(&SHAPES[0]), Time::new());
+    let mut live = time.open(device.clone(), Discipline::SoftUpdates, false);
+    let root = live.root();
+    for n in 0..40 {
+        let owner = Ownership { uid: n * 50_000, gid: 0, perm: 0o644 };
+        live.make(root, format!("f{n}").as_bytes(), NewFile::Regular, owner).unwrap();
+    }
+    let ino = put(&mut live, "filling", &[]);
+    let (mut at, mut len) = (0, 1 << 16);
+    while len > 0 {
+        match live.write(ino, ByteLen::new(at), &vec![1; len]) {
+            Ok(written) => at += written as u64,
+            Err(FsError::NoSpace(_)) => len /= 2,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    live.unmount().unwrap();
+    let users = QuotaSelection { kinds: vec![OwnerKind::User], ..all() };
+    let found = correct_quotas(device.clone(), &users, moment(&time));
+    assert!(matches!(found, Err(FsError::NoSpace(_))), "{found:?}");
+    let hard = LimitChange { soft: None, hard: Some(9) };
+    let change = |id| {
+        let change = QuotaChange::Limits { id, space: LimitChange::default(), inodes: hard };
+        change_quotas(device.clone(), &users, OwnerKind::User, &change, moment(&time))
+    };
+    let found = change(i32::MAX as u32);
+    assert!(matches!(found, Err(FsError::NoSpace(_))), "{found:?}");
+    let found = seekless_ffs::check(device.clone()).unwrap();
+    assert!(found.is_clean(), "{:#?}", found.findings);
+    let mut live = time.open(device.clone(), Discipline::SoftUpdates, false);
+    live.unlink(root, b"filling").unwrap();
+    live.unmount().unwrap();
+    change(i32::MAX as u32).unwrap();
+    assert!(compare_quotas(device, &users).unwrap().is_clean());
 }
 
 /// Records far apart, ones cut off by the end of the file, and more of them than are kept in memory.
