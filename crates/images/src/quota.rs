@@ -43,11 +43,11 @@ impl Owner {
 pub struct NamedQuotas {
     /// The quotas.
     pub book: QuotaBook,
-    /// Names of the owners.
+    /// Names of the owners; none where only numbers were read.
     pub names: AccountNames,
 }
 
-/// Reads the quotas of the file system in an image.
+/// Reads the quotas of the file system in an image, and with `with_names` the names of the owners.
 ///
 /// # Errors
 /// As [`device`](crate::device()); [`ErrorKind::Unsupported`] for a format or a volume without quotas,
@@ -57,12 +57,17 @@ pub fn read(
     path: &Path,
     place: &Place,
     selection: &QuotaSelection,
+    with_names: bool,
     options: OpenOptions,
 ) -> Result<Vec<NamedQuotas>, Error> {
     let device = crate::device(path, place)?;
     let operations = operations(path, device.as_ref())?;
     let about = |error| wrong(error, path);
     let books = (operations.read)(device.clone(), selection, options).map_err(about)?;
+    if !with_names {
+        let nameless = |book| NamedQuotas { book, names: AccountNames::default() };
+        return Ok(books.into_iter().map(nameless).collect());
+    }
     let image = seekless_fs::format::open(READERS, device, options).map_err(about)?;
     let named = books.into_iter().map(|book| {
         let names = AccountNames::of_image(image.as_ref(), book.kind)?;

@@ -239,7 +239,7 @@ fn quotas_of_ext_by_e2fsck_and_debugfs() {
     }
 }
 
-/// Times above soft limits, flags, names, and selections that are refused.
+/// Grace periods, flags, names, and selections that are refused.
 #[test]
 fn reports_for_people() {
     if !is_root() || !ready("mke2fs") {
@@ -257,10 +257,7 @@ fn reports_for_people() {
     text(&seekless(&["quota", "set", &image, "--user", "5", "--inodes-hard", "17"]));
     assert!(by_e2fsck(&image).is_empty());
     let report = text(&seekless(&["quota", "report", "-u", &image]));
-    assert!(
-        report.contains("quotas of users; time above soft limits: space 36h, inodes 90s"),
-        "{report}"
-    );
+    assert!(report.contains("quotas of users; grace periods: space 36h, inodes 90s"), "{report}");
     let line = |name: &str| {
         let line = report.lines().find(|line| line.split(' ').next() == Some(name));
         line.expect(name).split_whitespace().collect::<Vec<_>>()

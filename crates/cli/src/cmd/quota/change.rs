@@ -1,4 +1,4 @@
-//! `seekless quota set` and `seekless quota grace`: limits, and times above soft limits.
+//! `seekless quota set` and `seekless quota grace`: limits and grace periods.
 
 use super::{FileArgs, KindArgs};
 use crate::args::{Global, PlaceArgs, count};
@@ -15,8 +15,8 @@ use std::process::ExitCode;
 #[derive(Args, Debug)]
 #[command(after_help = "\
 The image must not be in use, and must be in order. Limits that are not given stay; 0 removes one.
-Above a soft limit an owner has a time (`seekless quota grace`) until it counts as a hard one. On
-UFS a hard limit is one more than the most: with 100, 99 inodes are possible.
+After the grace period (`seekless quota grace`) an exceeded soft limit counts as a hard one. On UFS
+a hard limit is one more than the most: with 100, 99 inodes are possible.
 
 Limits of space are kept in units of 512 bytes on UFS and of 1 KiB on ext, and rounded up. On UFS a
 missing quota file is made, as quotacheck makes it, and usage is counted again.
@@ -78,12 +78,12 @@ struct LimitArgs {
     inodes_hard: Option<u64>,
 }
 
-/// Set how long owners may be above soft limits, as edquota -t does
+/// Set how long soft limits may be exceeded (the grace periods), as edquota -t does
 #[derive(Args, Debug)]
 #[command(after_help = "\
-The times are those of all users, groups or projects, and hold for owners that exceed a soft limit
-from then on; times that have begun go on. The default is 7 days. A time is a number with s, m, h,
-d or w; without a letter it is in seconds.
+A grace period is that of all users, groups or projects, and applies to owners that exceed a soft
+limit from then on; periods that have begun go on. The default is 7 days. TIME is a number with s,
+m, h, d or w; without a letter it is in seconds.
 
 Examples:
   seekless quota grace disk.ufs --user --space 7d --inodes 12h
@@ -93,10 +93,10 @@ pub(super) struct GraceArgs {
     image: PathBuf,
     #[command(flatten)]
     kinds: KindArgs,
-    /// Time above soft limits of space
+    /// Grace period of soft limits of space
     #[arg(long, value_name = "TIME", value_parser = period, required_unless_present = "inodes")]
     space: Option<u64>,
-    /// Time above soft limits of inodes
+    /// Grace period of soft limits of inodes
     #[arg(long, value_name = "TIME", value_parser = period)]
     inodes: Option<u64>,
     #[command(flatten)]

@@ -21,7 +21,7 @@ Usage is printed as the quota files have it; `seekless quota check` compares it 
 Owners with usage or limits are listed, in order of their numbers, with their names in the image's
 own /etc/passwd, /etc/group and /etc/projid. A limit of 0 is none. The two flags are for space and
 inodes: `+` stands for usage above a limit (on UFS: at or above the soft limit). `until` is the end
-of the time above the soft limit, in UTC.
+of the grace period, in UTC.
 
 Examples:
   seekless quota report disk.ufs
@@ -46,9 +46,10 @@ pub(super) struct ReportArgs {
 
 pub(super) fn run(args: &ReportArgs, global: &Global) -> Result<ExitCode, Failure> {
     let selection = args.files.selection(args.kinds.kinds());
-    let books = read(&args.image, &args.place.place(), &selection, args.open.options())?;
+    let (place, options) = (args.place.place(), args.open.options());
+    let books = read(&args.image, &place, &selection, !args.numeric, options)?;
     if global.json {
-        let quotas: Vec<Value> = books.iter().map(|found| in_json(found, args.numeric)).collect();
+        let quotas: Vec<Value> = books.iter().map(in_json).collect();
         say!("{}", json!({ "image": args.image.to_string_lossy(), "quotas": quotas }));
         return Ok(ExitCode::SUCCESS);
     }
@@ -59,26 +60,25 @@ pub(super) fn run(args: &ReportArgs, global: &Global) -> Result<ExitCode, Failur
         let (kind, grace) = (found.book.kind.name(), found.book.grace);
         let (space, inodes) = (period(grace.space), period(grace.inodes));
         let image = args.image.display();
-        say!("{image}: quotas of {kind}s; time above soft limits: space {space}, inodes {inodes}");
-        table(found, args.numeric).into_iter().for_each(|line| say!("{line}"));
+        say!("{image}: quotas of {kind}s; grace periods: space {space}, inodes {inodes}");
+        table(found).into_iter().for_each(|line| say!("{line}"));
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// The name of an owner, or its number.
-fn label(found: &NamedQuotas, id: u32, numeric: bool) -> String {
-    let name = found.names.name(id).filter(|_| !numeric);
-    name.map_or_else(|| id.to_string(), show::name)
+fn label(found: &NamedQuotas, id: u32) -> String {
+    found.names.name(id).map_or_else(|| id.to_string(), show::name)
 }
 
 const HEADINGS: [&str; 10] =
     ["", "", "space", "soft", "hard", "until", "inodes", "soft", "hard", "until"];
 
 /// Lines in columns.
-fn table(found: &NamedQuotas, numeric: bool) -> Vec<String> {
+fn table(found: &NamedQuotas) -> Vec<String> {
     let mut rows = vec![HEADINGS.map(String::from)];
     rows[0][0] = found.book.kind.name().into();
-    rows.extend(found.book.quotas.iter().map(|quota| row(found, quota, numeric)));
+    rows.extend(found.book.quotas.iter().map(|quota| row(found, quota)));
     let widths: [usize; 10] = std::array::from_fn(|column| {
         rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0)
     });
@@ -92,7 +92,7 @@ fn table(found: &NamedQuotas, numeric: bool) -> Vec<String> {
     rows.iter().map(line).collect()
 }
 
-fn row(found: &NamedQuotas, quota: &OwnerQuota, numeric: bool) -> [String; 10] {
+fn row(found: &NamedQuotas, quota: &OwnerQuota) -> [String; 10] {
     let size = |bytes: u64| format_size(ByteLen::new(bytes));
     let flag = |one: Balance| if one.over { '+' } else { '-' };
     let until = |one: Balance| match one.expires {
@@ -101,7 +101,7 @@ fn row(found: &NamedQuotas, quota: &OwnerQuota, numeric: bool) -> [String; 10] {
     };
     let (space, inodes) = (quota.space, quota.inodes);
     [
-        label(found, quota.id, numeric),
+        label(found, quota.id),
         format!("{}{}", flag(space), flag(inodes)),
         size(space.used),
         size(space.soft),
@@ -124,7 +124,7 @@ fn period(seconds: u64) -> String {
     format!("{seconds}s")
 }
 
-fn in_json(found: &NamedQuotas, numeric: bool) -> Value {
+fn in_json(found: &NamedQuotas) -> Value {
     let balance = |one: Balance| {
         let expires = Some(one.expires).filter(|&secs| secs != 0);
         json!({
@@ -136,10 +136,9 @@ fn in_json(found: &NamedQuotas, numeric: bool) -> Value {
         })
     };
     let owner = |quota: &OwnerQuota| {
-        let name = found.names.name(quota.id).filter(|_| !numeric);
         json!({
             "id": quota.id,
-            "name": name.map(String::from_utf8_lossy),
+            "name": found.names.name(quota.id).map(String::from_utf8_lossy),
             "space": balance(quota.space),
             "inodes": balance(quota.inodes),
         })
