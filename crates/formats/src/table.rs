@@ -63,7 +63,7 @@ type CompareQuotas = fn(Arc<dyn BlockDevice>, &QuotaSelection) -> Result<QuotaCo
 /// Brings the quota files of a volume up to date.
 type CorrectQuotas = fn(Arc<dyn BlockDevice>, &QuotaSelection, Timestamp) -> Result<(), FsError>;
 
-/// Changes limits of an owner of a kind, or the times of all of them above soft limits.
+/// Changes limits of an owner of a kind, or the grace periods of all of them.
 type ChangeQuotas = fn(
     Arc<dyn BlockDevice>,
     &QuotaSelection,
@@ -147,7 +147,7 @@ pub struct QuotaOperations {
     pub compare: CompareQuotas,
     /// Brings the quota files up to date. What is written gets the time.
     pub correct: CorrectQuotas,
-    /// Changes limits, or times above soft limits.
+    /// Changes limits or grace periods.
     pub change: ChangeQuotas,
 }
 

@@ -44,7 +44,7 @@ pub struct Balance {
     /// Whether usage exceeds a limit by the rules of the format: on ext it is more than the soft or
     /// the hard limit, on UFS it has reached the soft limit.
     pub over: bool,
-    /// End of the time above the soft limit, in seconds since 1970; 0 if it has not begun.
+    /// End of the grace period, in seconds since 1970; 0 if it has not begun.
     pub expires: i64,
 }
 
@@ -59,12 +59,12 @@ pub struct OwnerQuota {
     pub inodes: Balance,
 }
 
-/// Times above soft limits, in seconds.
+/// Grace periods, in seconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Grace {
-    /// Above soft limits of space.
+    /// Of soft limits of space.
     pub space: u64,
-    /// Above soft limits of inodes.
+    /// Of soft limits of inodes.
     pub inodes: u64,
 }
 
@@ -73,7 +73,7 @@ pub struct Grace {
 pub struct QuotaBook {
     /// The owners.
     pub kind: OwnerKind,
-    /// The times that everybody has above soft limits.
+    /// The grace periods of all owners.
     pub grace: Grace,
     /// The owners with usage or limits, in order of their numbers.
     pub quotas: Vec<OwnerQuota>,
@@ -160,7 +160,7 @@ pub struct LimitChange {
     pub hard: Option<u64>,
 }
 
-/// A change of limits or times in a quota file.
+/// A change of limits or grace periods in a quota file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum QuotaChange {
     /// New limits of an owner. Limits of space that are no multiple of the format's unit (512 bytes
@@ -173,12 +173,11 @@ pub enum QuotaChange {
         /// Limits of inodes.
         inodes: LimitChange,
     },
-    /// New times that everybody has above soft limits, in seconds; `None` keeps one. Times that have
-    /// begun go on.
+    /// New grace periods of all owners, in seconds; `None` keeps one. Periods that have begun go on.
     Grace {
-        /// Above soft limits of space.
+        /// Of soft limits of space.
         space: Option<u64>,
-        /// Above soft limits of inodes.
+        /// Of soft limits of inodes.
         inodes: Option<u64>,
     },
 }
