@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Compares `seekless check` with e2fsck on volumes of twelve kinds with random damage.
+"""Compares `seekless check` with e2fsck on volumes of twelve kinds, and others, with random damage.
 
     bench/damages.py [--from SEED] [--count N] [--kind KIND]... [--all] [--strict] [--json FILE]
                      [--keep DIR]
 
 --from   first seed, 0 without it
 --count  number of seeds, 2,000 without it. Seed n damages kind n modulo 12
---kind   only these kinds
+--kind   only these kinds; also mmp, verity and shared, which are left out without it. Of these, seed
+         n damages kind n modulo 3
 --all    prints the rows of cases without a difference too
 --strict ends with 1 where the verdict differs, a volume is left that e2fsck repairs, or less is kept
 --json   writes every row to a file
@@ -66,10 +67,18 @@ KINDS = {
     "groups": "-t ext4 -b 1024 -g 2048 -O ^flex_bg,sparse_super2 -E lazy_itable_init=1,lazy_journal_init=1 -J size=1 12M",
     "journal": "-t ext4 -b 2048 -O ^metadata_csum,large_dir -J size=2 12M",
 }
-EXTENTS, INLINE, EA_INODE = 0x80000, 0x10000000, 0x200000
+# Damaged only by name, so that the seeds of the others stay.
+FURTHER = {
+    "mmp": "-t ext4 -b 1024 -O mmp -J size=1 8M",
+    "verity": "-t ext4 -b 1024 -O verity -J size=1 8M",
+    "shared": "-t ext2 -b 1024 8M",
+}
+EXTENTS, INLINE, EA_INODE, VERITY = 0x80000, 0x10000000, 0x200000, 0x100000
+# Bytes of the sealed file, and where its tree of hashes begins.
+SEALED, TREE = 40_000, 65_536
 WEIGHTS = {
     "superblock": 9, "descriptors": 9, "block bitmap": 4, "inode bitmap": 4, "inode": 30, "reserved inode": 7,
-    "directory": 20, "map": 14, "attributes": 7, "journal": 4, "quota": 3, "anywhere": 2,
+    "directory": 20, "map": 14, "attributes": 7, "journal": 4, "quota": 3, "mmp": 20, "anywhere": 2,
 }
 
 
@@ -118,7 +127,7 @@ def debugfs(image, commands):
 
 def build(kind, at, scratch):
     """Makes the sound volume of a kind."""
-    *options, size = KINDS[kind].split()
+    *options, size = (KINDS | FURTHER)[kind].split()
     extended = ",".join(["hash_seed=" + UUID, *(options[n + 1] for n, it in enumerate(options) if it == "-E")])
     options = [it for n, it in enumerate(options) if "-E" not in (it, options[n - 1])]
     code, said = make("mke2fs", "-q", "-F", "-U", UUID, "-E", extended, *options, "-N", "512", "-d", scratch / "tree", at, size)
@@ -129,6 +138,18 @@ def build(kind, at, scratch):
     commands = "mknod pipe p\nmknod tty c 4 1\nmknod disk b 259 70000\n"
     if kind == "ea_inode":
         commands += "".join(f"ea_set -f {value} /few/{n} user.big\n" for n in range(3, 6))
+    if kind == "verity":
+        sealed = scratch / "sealed"
+        with sealed.open("wb") as file:
+            file.write(contents(5000, SEALED))
+            file.seek(TREE)
+            file.write(contents(5001, 3000))
+        commands += f"write {sealed} sealed\nsif sealed size {SEALED}\nsif sealed flags {VERITY | EXTENTS:#x}\n"
+    if kind == "shared":
+        # Two names of equal contents, with the blocks of one.
+        blocks = subprocess.run(["debugfs", "-R", "blocks few/7", at], capture_output=True, check=True, text=True).stdout
+        commands += "feature shared_blocks\n"
+        commands += "".join(f"sif many/a-name-of-some-length-149 block[{n}] {block}\n" for n, block in enumerate(blocks.split()[:3]))
     debugfs(at, commands)
     code, said = make("e2fsck", "-fyD", at)
     if code > 1:
@@ -153,6 +174,9 @@ def build(kind, at, scratch):
                 if name == "journal" and image.read(8) == bytes.fromhex("c03b399800000002"):
                     image.seek(place + 48)
                     image.write(bytes(12))
+    if kind == "mmp":
+        # The host and the time of the last change.
+        debugfs(at, "smmp nodename host\nsmmp bdevname disk\n")
     code, said = run("e2fsck", "-fn", at)
     if verdict(code, said):
         sys.exit(f"{kind} is not sound: {said}")
@@ -174,6 +198,7 @@ class Volume:
         self.descriptors = [(int(one), int(other or one)) for one, other in lines]
         self.quotas = {int(it) for it in re.findall(r"(?:User|Group|Project) quota inode: +(\d+)", said)}
         self.first = int(re.search(r"First inode: +(\d+)", said)[1])
+        self.mmp = [int(it) for it in re.findall(r"MMP block number: +(\d+)", said)]
 
     def word(self, at, size=4):
         return int.from_bytes(self.bytes[at:at + size], "little")
@@ -231,6 +256,8 @@ class Volume:
         for kind, blocks in self.bitmaps.items():
             for block in blocks:
                 yield f"{kind.lower()} bitmap", block * self.block, self.block
+        for block in self.mmp:
+            yield "mmp", block * self.block, 128
         seen = set()
         for number, at in self.inodes():
             is_own = number < self.first and number != 2 or number in self.quotas
@@ -370,7 +397,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--from", type=int, default=0, dest="first")
     parser.add_argument("--count", type=int, default=2000)
-    parser.add_argument("--kind", action="append", choices=KINDS)
+    parser.add_argument("--kind", action="append", choices=[*KINDS, *FURTHER])
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--strict", action="store_true")
     parser.add_argument("--json", type=Path)
@@ -384,16 +411,18 @@ def main():
         (scratch / "tree").mkdir()
         populate(scratch / "tree")
         volumes = {}
-        for kind in args.kind or KINDS:
+        chosen = args.kind or list(KINDS)
+        for kind in chosen:
             image = scratch / kind
             build(kind, image, scratch)
             sound = manifest(image) or sys.exit(f"{kind} cannot be read")
             volumes[kind] = Volume(image), sound
-        names = list(KINDS)
         seeds = range(args.first, args.first + args.count)
-        cases = [(seed, names[seed % len(names)]) for seed in seeds if names[seed % len(names)] in volumes]
+        cases = []
+        for kinds in map(list, (KINDS, FURTHER)):
+            cases += [(seed, kinds[seed % len(kinds)]) for seed in seeds if kinds[seed % len(kinds)] in volumes]
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            rows = list(pool.map(lambda it: judge(*it, *volumes[it[1]], scratch / str(it[0]), args.keep), cases))
+            rows = list(pool.map(lambda it: judge(*it, *volumes[it[1]], scratch / f"{it[1]}-{it[0]}", args.keep), cases))
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1))
     for row in rows:

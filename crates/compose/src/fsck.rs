@@ -4,7 +4,7 @@
 
 use crate::check::{Examined, Mode};
 use seekless_device::BlockDevice;
-use seekless_ext::{CheckOptions, Due, UndoDevice, VolumeState};
+use seekless_ext::{CheckOptions, Due, MountClaim, UndoDevice, VolumeState};
 use seekless_formats::{EXT, to_check};
 use seekless_fs::check::{Outcome, Repaired};
 use seekless_fs::{FsError, Timestamp};
@@ -97,7 +97,7 @@ pub fn fsck(
         _ => None,
     };
     let device = undo.clone().map_or(raw, |undo| -> Arc<dyn BlockDevice> { undo });
-    let result = go(&device, request, notice).map_err(about)?;
+    let result = claimed(&device, request, notice).map_err(about)?;
     if let Some(undo) = undo {
         undo.finish().map_err(about)?;
     }
@@ -122,9 +122,27 @@ fn save_in(
     undo.map(Arc::new).map_err(|error| Error::from(error).about(path.display()))
 }
 
+/// Checks a volume that is claimed for all changes of the check, where it has multiple mount
+/// protection.
+fn claimed(
+    device: &Arc<dyn BlockDevice>,
+    request: &Request,
+    notice: &dyn Fn(Notice),
+) -> Result<Fscked, FsError> {
+    let claim = match request.mode {
+        Mode::Check => None,
+        _ => MountClaim::take(device, &|time| request.options.pause(time))?,
+    };
+    let options = CheckOptions { is_claimed: claim.is_some(), ..request.options.clone() };
+    let done = go(device, request, &options, notice);
+    claim.map_or(Ok(()), MountClaim::release)?;
+    done
+}
+
 fn go(
     device: &Arc<dyn BlockDevice>,
     request: &Request,
+    options: &CheckOptions,
     notice: &dyn Fn(Notice),
 ) -> Result<Fscked, FsError> {
     let is_written = request.mode != Mode::Check;
@@ -151,7 +169,7 @@ fn go(
         };
         notice(Notice::Forced(due));
     }
-    let examined = examine(device, request)?;
+    let examined = examine(device, request.mode, options)?;
     if let Some(now) = request.now.filter(|_| is_written && examined.outcome != Outcome::Left) {
         seekless_ext::note_checked(device, now)?;
     }
@@ -189,9 +207,13 @@ fn begin(
     }
 }
 
-fn examine(device: &Arc<dyn BlockDevice>, request: &Request) -> Result<Examined, FsError> {
-    let (device, options) = (device.clone(), &request.options);
-    let repaired = match request.mode {
+fn examine(
+    device: &Arc<dyn BlockDevice>,
+    mode: Mode,
+    options: &CheckOptions,
+) -> Result<Examined, FsError> {
+    let device = device.clone();
+    let repaired = match mode {
         Mode::Check => {
             let report = seekless_ext::check_with(device, options)?;
             let outcome = if report.is_clean() { Outcome::Clean } else { Outcome::Left };

@@ -76,6 +76,7 @@ mod indirect;
 mod inline;
 mod inode;
 mod journal;
+mod mmp;
 #[allow(dead_code, reason = "the full vocabulary of the format, used or not")]
 mod ondisk;
 mod operate;
@@ -103,6 +104,7 @@ pub use compose::options::Options as BuildOptions;
 pub use compose::{Builder, CommonMarks};
 pub use features::{Features, LeftOut};
 pub use journal::LogWriter;
+pub use mmp::MountClaim;
 pub use operate::{Ext, ExtLive, ListingOrder, LiveOptions};
 pub use quotas::{change_quotas, compare_quotas, correct_quotas, quotas};
 pub use relayout::{Mover, Relayout, recover};

@@ -580,6 +580,10 @@ pub(crate) struct MmpBlock {
 pub(crate) const MMP_MAGIC: u32 = 0x004D_4D50;
 /// `mmp_seq`: the volume is not in use.
 pub(crate) const MMP_SEQ_CLEAN: u32 = 0xFF4D_4D50;
+/// `mmp_seq`: a program that is no mount changes the volume.
+pub(crate) const MMP_SEQ_FSCK: u32 = 0xE24D_4D50;
+/// `mmp_seq`: the greatest number of a mount.
+pub(crate) const MMP_SEQ_MAX: u32 = 0xE24D_4D4F;
 
 /// `struct journal_superblock_s`, big-endian like all of jbd2.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]

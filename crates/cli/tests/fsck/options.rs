@@ -57,37 +57,16 @@ fn options_are_accepted_or_refused_by_name() {
     assert_eq!(seekless(&["check", "-y", "-D", &fat]).status.code(), Some(16));
 }
 
-#[test]
-fn volumes_that_are_not_written_are_not_optimized() {
-    if !judges::ready("mke2fs") {
-        return;
-    }
-    let scratch = Scratch::new("fsck-unwritable");
-    image(&scratch);
-    let (tree, image) = (scratch.join("tree"), scratch.join("unwritable"));
-    for feature in ["verity", "mmp"] {
-        run("mke2fs", &["-q", "-F", "-t", "ext4", "-O", feature, "-d", &tree, &image, "32M"]);
-        run("sh", &["-c", &format!("e2fsck -fyD {image} || test $? = 1")]);
-        let before = fs::read(&image).expect("image");
-        let program = linked(&scratch, "fsck.ext4");
-        let output = Command::new(&program).args(["-fyD", &image]).output().expect("run");
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(8), "{said}");
-        assert!(said.contains(feature), "{said}");
-        assert!(before == fs::read(&image).expect("image"), "{feature}: written");
-    }
-}
-
 /// Directories are written to other clusters, and quotas count theirs.
 #[test]
-fn volumes_with_clusters_and_quotas_are_optimized() {
+fn volumes_with_further_features_are_optimized() {
     if !judges::ready("mke2fs") {
         return;
     }
     let scratch = Scratch::new("fsck-optimized");
     image(&scratch);
     let (tree, image) = (scratch.join("tree"), scratch.join("optimized"));
-    for feature in ["bigalloc,^resize_inode", "quota", "ea_inode"] {
+    for feature in ["bigalloc,^resize_inode", "quota", "ea_inode", "verity"] {
         run("mke2fs", &["-q", "-F", "-t", "ext4", "-O", feature, "-d", &tree, &image, "32M"]);
         run("sh", &["-c", &format!("e2fsck -fy {image} || test $? = 1")]);
         let before = fs::read(&image).expect("image");

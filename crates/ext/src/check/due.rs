@@ -166,33 +166,25 @@ fn last_check(sb: &Super) -> i64 {
     i64::from(sb.raw.s_lastcheck_hi) << 32 | i64::from(sb.raw.s_lastcheck.get())
 }
 
-/// Writes the transactions of a journal home; whether there were any to look for.
+/// Writes the transactions of a journal home; whether there were any to look for. The caller has
+/// claimed a volume that other hosts may mount ([`MountClaim`](crate::MountClaim)).
 ///
 /// # Errors
-/// [`FsError::Corrupt`] if the superblock or the journal is not sound; [`FsError::Unsupported`] also
-/// for a volume that another host may have mounted, which only its protection tells; as [`state`].
+/// [`FsError::Corrupt`] if the superblock or the journal is not sound; as [`state`].
 pub fn replay(device: &Arc<dyn BlockDevice>) -> Result<bool, FsError> {
     let volume = Volume::open(device.clone(), false)?;
     refuse_unsupported(&volume)?;
-    if volume.sb.has_incompat(incompat::MMP) {
-        let what = "replaying the journal of a volume with the feature mmp";
-        return Err(FsError::Unsupported(what.into()));
-    }
     drop(volume);
     crate::relayout::recover(device)
 }
 
-/// Notes in the superblock that the volume was checked in full: no mounts since, and the time. A
-/// volume that is protected against multiple mounts stays as it is.
+/// Notes in the superblock that the volume was checked in full: no mounts since, and the time.
 ///
 /// # Errors
 /// Errors of the device.
 pub fn note_checked(device: &Arc<dyn BlockDevice>, now: Timestamp) -> Result<(), FsError> {
     let mut disk = Patches::new(device.clone());
     let mut raw = read_primary(&disk)?;
-    if raw.s_feature_incompat.get() & incompat::MMP != 0 {
-        return Ok(());
-    }
     let secs = now.secs.max(0).cast_unsigned();
     raw.s_mnt_count = 0.into();
     raw.s_lastcheck = low32(secs).into();

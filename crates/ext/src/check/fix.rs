@@ -17,6 +17,8 @@ pub(super) struct Spot {
 pub(super) enum Fix {
     /// Write the superblock that was decided on.
     Superblock,
+    /// Make the block of multiple mount protection, there or in a free block.
+    Mmp(Option<BlockNo>),
     /// Set the feature for large files.
     LargeFile,
     /// Set the feature for directories with many subdirectories.

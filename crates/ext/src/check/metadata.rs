@@ -271,10 +271,10 @@ impl MetadataPass<'_> {
             let place = Location::of("multiple mount protection");
             if self.checker.volume.check_extent(mmp, place).is_ok() && taken.take(mmp) {
                 self.claim_fixed(mmp);
-                self.checker.mmp_block()?;
+                self.checker.mmp_block(mmp.start)?;
             } else {
                 let what = format!("its block, {}, is not where it should be", mmp.start);
-                self.checker.found(problems::SUPERBLOCK_MMP, what, place);
+                self.checker.mmp_found(false, what, None);
             }
         }
         Ok(())

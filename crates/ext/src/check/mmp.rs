@@ -2,47 +2,39 @@
 //! `check_mmp`).
 
 use super::checker::Checker;
+use super::fix::{Fix, Stage};
 use super::problems;
-use crate::checksum::crc32c;
-use crate::ondisk::{MMP_MAGIC, MmpBlock};
-use seekless_fs::field::parse;
-use seekless_fs::{FsError, Location};
+use crate::mmp::Mmp;
+use seekless_fs::{Corruption, FsError, Location};
 use seekless_units::BlockNo;
-use std::mem::offset_of;
-use zerocopy::IntoBytes;
 
 impl Checker {
-    /// Looks at the block, which lies in the volume.
+    /// Looks at the block, which lies in the volume. A wrong magic number says that the block is
+    /// another one, which is left alone.
     ///
     /// # Errors
     /// Errors of the device.
-    pub(super) fn mmp_block(&mut self) -> Result<(), FsError> {
-        let mmp = self.read_mmp()?;
-        let what = match mmp {
-            Some(mmp) if mmp.mmp_magic.get() != MMP_MAGIC => {
-                format!("its block has the magic number {:#x}", mmp.mmp_magic.get())
+    pub(super) fn mmp_block(&mut self, at: BlockNo) -> Result<(), FsError> {
+        let mmp = Mmp::in_block(self.sb(), at);
+        let Some(block) = mmp.read(self.volume.device().as_ref())? else { return Ok(()) };
+        match mmp.fault(&block) {
+            None => {}
+            Some(Corruption::Magic { found }) => {
+                self.mmp_found(true, format!("its block has the magic number {found:#x}"), None);
             }
-            Some(mmp) if self.mmp_sum(&mmp).is_some_and(|sum| sum != mmp.mmp_checksum.get()) => {
-                "the checksum of its block is wrong".to_string()
+            Some(_) => {
+                self.mmp_found(true, "the checksum of its block is wrong".into(), Some(at));
             }
-            _ => return Ok(()),
-        };
-        self.found(problems::SUPERBLOCK_MMP, what, Location::of("multiple mount protection"));
+        }
         Ok(())
     }
 
-    fn read_mmp(&self) -> Result<Option<MmpBlock>, FsError> {
-        let at = BlockNo::new(self.sb().raw.s_mmp_block.get());
+    /// Notes a fault, which a block repairs: one that is made there, or in free space.
+    pub(super) fn mmp_found(&mut self, is_expected: bool, what: String, at: Option<BlockNo>) {
         let place = Location::of("multiple mount protection");
-        match self.volume.block(at, place) {
-            Err(FsError::Corrupt { .. }) => Ok(None),
-            block => Ok(parse(&block?, 0)),
-        }
-    }
-
-    /// The checksum that the block should have, if it has one.
-    fn mmp_sum(&self, mmp: &MmpBlock) -> Option<u32> {
-        let summed = mmp.as_bytes().get(..offset_of!(MmpBlock, mmp_checksum))?;
-        self.sb().has_metadata_csum().then(|| crc32c(self.sb().checksum_seed, summed))
+        self.graded(is_expected, problems::SUPERBLOCK_MMP, what, place);
+        // Another block is taken once the owners of all are known.
+        let stage = if at.is_some() { Stage::Superblock } else { Stage::Parts };
+        self.fix(stage, Fix::Mmp(at));
     }
 }

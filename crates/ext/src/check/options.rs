@@ -6,6 +6,7 @@ use seekless_fs::check::Watch;
 use seekless_fs::{Corruption, FsError};
 use seekless_units::{BlockNo, ByteLen};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The largest blocks, as a power of two above 1024 bytes.
 const MOST_LOG: u32 = 6;
@@ -34,6 +35,18 @@ pub struct CheckOptions {
     pub discards_free: bool,
     /// Follows the progress.
     pub watch: Option<Arc<dyn Watch>>,
+    /// Repairs only: lets time pass in which another host that uses a volume with `mmp` says so.
+    /// Without it the thread sleeps.
+    pub pause: Option<Arc<dyn Fn(Duration) + Send + Sync>>,
+    /// Repairs only: the caller has claimed the volume ([`MountClaim`](crate::MountClaim)).
+    pub is_claimed: bool,
+}
+
+impl CheckOptions {
+    /// Lets time pass.
+    pub fn pause(&self, time: Duration) {
+        self.pause.as_ref().map_or_else(|| std::thread::sleep(time), |pause| pause(time));
+    }
 }
 
 impl Start {

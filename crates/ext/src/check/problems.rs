@@ -36,11 +36,11 @@ seekless_fs::problems! {
         repair: "it is marked clean, last of all",
     }
     SUPERBLOCK_MMP = {
-        code: "superblock.mmp", phase: 0, preen: Preen::Stops,
+        code: "superblock.mmp", phase: 0, preen: Preen::Depends("where the block is in the volume, and in no other metadata"),
         text: "the block of multiple mount protection is outside the volume, in other metadata, or \
                invalid",
-        question: None,
-        repair: "(left)",
+        question: Some("Make the block?"),
+        repair: "a wrong checksum: the block is made again; otherwise one in free space",
     }
     SUPERBLOCK_RESERVED = {
         code: "superblock.reserved", phase: 0, preen: Preen::Stops,

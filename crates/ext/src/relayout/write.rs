@@ -12,12 +12,12 @@ mod summaries;
 use super::quota::Charges;
 use super::room::split;
 use super::survey::Survey;
-use crate::checksum::crc32c;
 use crate::dir::Directory;
 use crate::encode::mapping::Piece;
 use crate::encode::rewrite;
 use crate::journal::empty;
-use crate::ondisk::{MMP_MAGIC, MMP_SEQ_CLEAN, MmpBlock, incompat};
+use crate::mmp::Mmp;
+use crate::ondisk::{MMP_MAGIC, MMP_SEQ_CLEAN, MmpBlock};
 use seekless_device::BlockDevice;
 use seekless_fs::forward::{self, Contents, Forward};
 use seekless_fs::mapped::MappedContent;
@@ -25,10 +25,7 @@ use seekless_fs::plan::{ObjectId, Placed, Plan};
 use seekless_fs::source::Content;
 use seekless_fs::{FileKind, FsError, Mapping};
 use seekless_units::{BlockNo, ByteLen, Extent, GroupNo, Ino, Lba, Lbn};
-use zerocopy::{FromBytes, IntoBytes};
-
-/// Bytes of the block of multiple mount protection that its checksum covers.
-const MMP_SUMMED: usize = std::mem::offset_of!(MmpBlock, mmp_checksum);
+use zerocopy::FromBytes;
 
 /// Bytes copied at once.
 const COPY_BYTES: u64 = 1 << 20;
@@ -147,21 +144,17 @@ impl RelayoutWriter<'_> {
     /// The block of multiple mount protection: the new image is not in use.
     fn write_mmp(&self) -> Result<(), FsError> {
         let sb = &self.survey.volume.sb;
-        if !sb.has_incompat(incompat::MMP) {
-            return Ok(());
-        }
+        let Some(mmp) = Mmp::of(sb) else { return Ok(()) };
         let at = BlockNo::new(sb.raw.s_mmp_block.get());
         let mut block = vec![0; self.block_size() as usize];
         self.survey.volume.read_bytes(at, 0, &mut block)?;
         let (head, _) = block.split_at_mut(size_of::<MmpBlock>());
-        let Ok(mmp) = MmpBlock::mut_from_bytes(head) else { return Ok(()) };
-        if mmp.mmp_magic.get() != MMP_MAGIC {
+        let Ok(state) = MmpBlock::mut_from_bytes(head) else { return Ok(()) };
+        if state.mmp_magic.get() != MMP_MAGIC {
             return Ok(());
         }
-        mmp.mmp_seq = MMP_SEQ_CLEAN.into();
-        if let Some(seed) = self.seed() {
-            mmp.mmp_checksum = crc32c(seed, &mmp.as_bytes()[..MMP_SUMMED]).into();
-        }
+        state.mmp_seq = MMP_SEQ_CLEAN.into();
+        mmp.seal(state);
         self.put(at, &block)
     }
 

@@ -138,6 +138,8 @@ impl E2fsckArgs {
                 optimizes_directories: self.optimize,
                 discards_free: extended.discards,
                 watch: progress::watch(self.progress, || name(image, place))?,
+                pause: None,
+                is_claimed: false,
             },
             is_forced: self.force,
             is_journal_only: extended.is_journal_only,

@@ -28,7 +28,8 @@ use crate::check::CheckOptions;
 use crate::check::checker::Checker;
 use crate::check::examine;
 use crate::check::seen::CheckedInode;
-use crate::ondisk::{flags, incompat, ro_compat};
+use crate::mmp::Mmp;
+use crate::ondisk::{flags, ro_compat};
 use crate::quota::QuotaContents;
 use crate::volume::Volume;
 use attributes::AttributeRepair;
@@ -41,7 +42,7 @@ use seekless_fs::field::{invalid, wide};
 use seekless_fs::patches::Patches;
 use seekless_fs::term::{Term, Text};
 use seekless_fs::{FileKind, FsError, Location};
-use seekless_units::{Ino, Lbn};
+use seekless_units::{BlockNo, Ino, Lbn};
 use space::Space;
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -66,25 +67,6 @@ const MENDED_LAST: [&Problem; 14] = [
     problems::INODE_LINKS_LOW,
     problems::ATTRIBUTES_COUNT,
 ];
-
-/// `s_feature_ro_compat` of volumes that are written. Of the others: with `shared_blocks` blocks
-/// belong to several files, `verity` files have a seal.
-const WRITABLE: u32 = ro_compat::SPARSE_SUPER
-    | ro_compat::LARGE_FILE
-    | ro_compat::BTREE_DIR
-    | ro_compat::HUGE_FILE
-    | ro_compat::GDT_CSUM
-    | ro_compat::DIR_NLINK
-    | ro_compat::EXTRA_ISIZE
-    | ro_compat::METADATA_CSUM
-    | ro_compat::BIGALLOC
-    | ro_compat::QUOTA
-    | ro_compat::PROJECT
-    | ro_compat::ORPHAN_PRESENT;
-
-/// `s_feature_incompat` of volumes that are read, but not written: protection against multiple
-/// mounts, by which a repair would have to claim the volume.
-const NOT_WRITABLE: u32 = incompat::MMP;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
@@ -171,8 +153,15 @@ impl SoundVolume {
             let place = Location::of("quota file").in_inode(ino);
             return Err(invalid("block of an entry", at / size, place));
         };
-        self.repair.disk.put(run.extent.start.get() * size + at % size, bytes)?;
-        self.repair.disk.flush()
+        let start = run.extent.start.get() * size + at % size;
+        if self.repair.disk.read(start, bytes.len())? == bytes {
+            return Ok(());
+        }
+        self.repair.begin(&self.checker)?;
+        let disk = &mut self.repair.disk;
+        let done = disk.put(start, bytes).and_then(|()| disk.flush());
+        self.repair.release()?;
+        done
     }
 
     /// Writes a quota file with these limits to free blocks, and brings bitmaps and counts up to date.
@@ -187,11 +176,11 @@ impl SoundVolume {
         contents: &QuotaContents,
     ) -> Result<(), FsError> {
         let Self { checker, mut repair } = self;
+        repair.begin(&checker)?;
         superblock::mark_unclean(&mut repair.disk)?;
         repair.marked = true;
         let space = Space::new(checker.used.clone());
-        let disk = &mut repair.disk;
-        let mut work = Work { checker: &checker, disk, space, has_sacrificed: false };
+        let mut work = Work::new(&checker, &mut repair.disk, space);
         let is_written = work.write_quota_file(ino, contents)?;
         repair.disk.flush()?;
         let repaired = repair.run()?;
@@ -220,6 +209,8 @@ struct Repair {
     given_up: HashSet<Fix>,
     /// The image is marked as not clean by this repair.
     marked: bool,
+    /// The block by which other hosts see that the volume is being changed, once it says so.
+    claim: Option<Mmp>,
     /// A copy of the superblock to start with counts until it is written.
     options: CheckOptions,
     /// All directories were written again, which later findings are due to.
@@ -240,6 +231,8 @@ struct Work<'a> {
     space: Space,
     /// A file was sacrificed for room.
     has_sacrificed: bool,
+    /// The block of multiple mount protection that was made.
+    made_mmp: Option<Mmp>,
 }
 
 impl Repair {
@@ -250,12 +243,21 @@ impl Repair {
             found: Rounds::default(),
             given_up: HashSet::new(),
             marked: false,
+            claim: None,
             options: options.clone(),
             is_optimized: false,
         }
     }
 
     fn run(mut self) -> Result<Repaired, FsError> {
+        let done = self.rounds();
+        self.release()?;
+        let (rounds, left) = done?;
+        Ok(self.found.end(&left, rounds, self.disk.writes()))
+    }
+
+    /// The number of rounds, and the findings that are left.
+    fn rounds(&mut self) -> Result<(u32, Vec<Finding>), FsError> {
         for rounds in 1..=ROUNDS {
             let mut checker = examine(self.disk.device().clone(), &self.options)?;
             checker.fixes.leave_out(|fix| self.given_up.contains(fix));
@@ -272,17 +274,29 @@ impl Repair {
                     if self.options.discards_free {
                         discard::discard_free(&checker, self.disk.device().as_ref())?;
                     }
-                    return Ok(self.end(rounds, &[]));
+                    return Ok((rounds, Vec::new()));
                 }
-                Round::Stuck => return Ok(self.end(rounds, &left)),
+                Round::Stuck => return Ok((rounds, left)),
             }
         }
-        let left = examine(self.disk.device().clone(), &self.options)?.report.findings;
-        Ok(self.end(ROUNDS, &left))
+        Ok((ROUNDS, examine(self.disk.device().clone(), &self.options)?.report.findings))
     }
 
-    fn end(self, rounds: u32, left: &[Finding]) -> Repaired {
-        self.found.end(left, rounds, self.disk.writes())
+    /// Says to other hosts that the volume is no longer being changed.
+    fn release(&mut self) -> Result<(), FsError> {
+        self.claim.take().map_or(Ok(()), |mmp| mmp.release(&mut self.disk))
+    }
+
+    /// Refuses a volume that cannot be written, and marks it as one that is being changed.
+    fn begin(&mut self, checker: &Checker) -> Result<(), FsError> {
+        check_writable(checker)?;
+        if let Some(mmp) =
+            Mmp::of(checker.sb()).filter(|_| !self.options.is_claimed && self.claim.is_none())
+        {
+            let is_claimed = mmp.claim(&mut self.disk, &|time| self.options.pause(time))?;
+            self.claim = is_claimed.then_some(mmp);
+        }
+        Ok(())
     }
 
     /// Writes the first stage of the repairs.
@@ -293,7 +307,7 @@ impl Repair {
         if self.mode == Mode::Preen && checker.report.unexpected > 0 {
             return Ok(Round::Stuck);
         }
-        check_writable(checker)?;
+        self.begin(checker)?;
         let before = (self.disk.writes(), self.given_up.len());
         let fixes = checker.fixes.first(&TOGETHER);
         // Before the journal is replayed its superblock is the only one to go by.
@@ -325,11 +339,11 @@ impl Repair {
     /// Writes the directories of a sound volume that have several blocks again, sorted and without
     /// gaps. The rounds that follow free their old blocks. `lost+found` keeps its spare blocks.
     fn optimize(&mut self, checker: &Checker) -> Result<(), FsError> {
-        check_writable(checker)?;
+        self.begin(checker)?;
         superblock::mark_unclean(&mut self.disk)?;
         (self.marked, self.is_optimized) = (true, true);
         let space = Space::new(checker.used.clone());
-        let mut work = Work { checker, disk: &mut self.disk, space, has_sacrificed: false };
+        let mut work = Work::new(checker, &mut self.disk, space);
         let kept = checker.lost_found.map(|(_, ino)| ino);
         let is_directory =
             |seen: &CheckedInode| seen.kind == FileKind::Directory && !seen.is_special;
@@ -346,7 +360,7 @@ impl Repair {
 
     fn apply(&mut self, checker: &Checker, fixes: &[Fix]) -> Result<(), FsError> {
         let space = Space::new(checker.used.clone());
-        let mut work = Work { checker, disk: &mut self.disk, space, has_sacrificed: false };
+        let mut work = Work::new(checker, &mut self.disk, space);
         let rebuilt = |fix: &Fix| if let Fix::Rebuild(dir) = fix { Some(*dir) } else { None };
         let rebuilt: BTreeSet<Ino> = fixes.iter().filter_map(rebuilt).collect();
         let cleared = |fix: &Fix| if let Fix::Clear(ino) = fix { Some(*ino) } else { None };
@@ -383,6 +397,8 @@ impl Repair {
             self.given_up.extend(nameless.into_iter().map(Fix::Connect));
             self.given_up.insert(Fix::LostFound);
         }
+        let made = work.made_mmp;
+        self.claim = made.or(self.claim);
         Ok(())
     }
 }
@@ -399,14 +415,7 @@ fn is_mendable(finding: &Finding) -> bool {
 
 /// Refuses a volume with features that a repair does not keep up.
 fn check_writable(checker: &Checker) -> Result<(), FsError> {
-    use crate::features::Features;
-    let raw = &checker.sb().raw;
-    let features = Features {
-        ro_compat: raw.s_feature_ro_compat.get() & !WRITABLE,
-        incompat: raw.s_feature_incompat.get() & NOT_WRITABLE,
-        ..Features::NONE
-    };
-    let features = features.with(features::unsupported(raw));
+    let features = features::unsupported(&checker.sb().raw);
     // The repair begins with those that a copy of the superblock lacks.
     let cleared = features::contradicted(&checker.volume).filter(|_| !checker.from_copy);
     let names = cleared.map_or(features, |(cleared, _)| features.without(cleared)).names();
@@ -422,11 +431,31 @@ fn check_writable(checker: &Checker) -> Result<(), FsError> {
     Err(FsError::Unsupported(what))
 }
 
+impl<'a> Work<'a> {
+    fn new(checker: &'a Checker, disk: &'a mut Patches, space: Space) -> Self {
+        Self { checker, disk, space, has_sacrificed: false, made_mmp: None }
+    }
+}
+
 impl Work<'_> {
+    /// Makes the block of multiple mount protection; whether there was room for it.
+    fn make_mmp(&mut self, at: Option<BlockNo>) -> Result<bool, FsError> {
+        let free = || self.space.cluster(self.checker);
+        let Some(block) = at.or_else(free) else { return Ok(false) };
+        let mmp = Mmp::in_block(self.checker.sb(), block);
+        mmp.make(self.disk)?;
+        if at.is_none() {
+            superblock::set_mmp_block(self.disk, block)?;
+        }
+        self.made_mmp = Some(mmp);
+        Ok(true)
+    }
+
     /// Makes a change; whether there was room and a way for it.
     fn perform(&mut self, fix: Fix) -> Result<bool, FsError> {
         match fix {
             Fix::Superblock => superblock::put(self.checker, self.disk)?,
+            Fix::Mmp(at) => return self.make_mmp(at),
             Fix::LargeFile => superblock::set_feature(self.disk, ro_compat::LARGE_FILE)?,
             Fix::ManyLinks => superblock::set_feature(self.disk, ro_compat::DIR_NLINK)?,
             Fix::Replay => crate::journal::repair_home(self.disk)?,

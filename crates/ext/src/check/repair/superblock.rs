@@ -13,7 +13,7 @@ pub(super) use crate::superblock::{read_primary as read, write_primary as write}
 use seekless_fs::FsError;
 use seekless_fs::field::{index, le32, low16, low32};
 use seekless_fs::patches::Patches;
-use seekless_units::{GroupNo, Ino};
+use seekless_units::{BlockNo, GroupNo, Ino};
 use zerocopy::IntoBytes;
 
 /// Features that a kernel sets in the primary superblock alone.
@@ -129,6 +129,16 @@ pub(super) fn mark_unclean(disk: &mut Patches) -> Result<(), FsError> {
     let mut raw = read(disk)?;
     raw.s_state = (raw.s_state.get() & !STATE_VALID).into();
     OrderedMark::clear(&mut raw);
+    write(disk, raw)
+}
+
+/// Sets the block of multiple mount protection.
+///
+/// # Errors
+/// Errors of the device.
+pub(super) fn set_mmp_block(disk: &mut Patches, block: BlockNo) -> Result<(), FsError> {
+    let mut raw = read(disk)?;
+    raw.s_mmp_block = block.get().into();
     write(disk, raw)
 }
 

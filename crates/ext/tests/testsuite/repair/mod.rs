@@ -3,6 +3,7 @@
 mod interrupted;
 pub(crate) mod judge;
 pub(crate) mod keeps;
+mod protection;
 mod quotas;
 mod replay;
 mod storm;
@@ -30,12 +31,10 @@ fn nothing_is_written_to_a_sound_image() {
     }
 }
 
-/// Features that a repair does not keep up are refused by name, before anything is
-/// written.
+/// Features for which e2fsck refuses a volume are refused by name, before anything is written.
 #[test]
 fn what_is_not_written_is_refused_by_name() {
-    for (at, bits, feature) in [(101, 0x40, "shared_blocks"), (101, 0x80, "verity"), (97, 1, "mmp")]
-    {
+    for (at, bits, feature) in [(101, 8, "replica"), (100, 0x80, "snapshot")] {
         let mut bytes = images::named("ext4");
         bytes[1024 + at] |= bits;
         // Not unmounted.

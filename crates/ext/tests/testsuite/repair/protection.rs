@@ -1,0 +1,231 @@
+//! Repairs of volumes with multiple mount protection: other hosts see them, and they see other hosts.
+
+use super::judge::{Scratch, bytes_of, findings, is_there, put};
+use crate::damage::images;
+use seekless_device::{BlockDevice, DeviceError, MemoryDevice};
+use seekless_ext::{CheckOptions, preen_with, repair_with};
+use seekless_fs::FsError;
+use seekless_fs::check::{Outcome, Repaired};
+use seekless_units::{ByteLen, Lba};
+use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// `mmp_seq` of a volume that nobody uses, and of one that a check changes.
+const CLEAN: u32 = 0xFF4D_4D50;
+const FSCK: u32 = 0xE24D_4D50;
+
+/// `i_links_count` of the root, which is wrong in all of these volumes.
+const WRONG_LINKS: &str = "sif / links_count 9";
+
+/// A volume with the protection and a wrong number of links, and the byte at which its block begins.
+fn volume(features: &str, commands: &str) -> (Vec<u8>, usize) {
+    let scratch = Scratch::new("mmp");
+    let path = scratch.path();
+    let run = |program: &str, args: &[&str]| {
+        let output = Command::new(program).args(args).arg(path).output().expect(program);
+        assert!(output.status.success(), "{program}: {output:?}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    put(path, &vec![0; 8 << 20]);
+    run("mke2fs", &["-q", "-F", "-t", "ext4", "-b", "1024", "-O", features]);
+    for command in [WRONG_LINKS, commands].iter().flat_map(|it| it.lines()) {
+        run("debugfs", &["-w", "-R", command]);
+    }
+    // Programs wait for seconds each time that they open such a volume for changes.
+    run("tune2fs", &["-O", "mmp"]);
+    let said = run("dumpe2fs", &["-h"]);
+    let (_, rest) = said.split_once("MMP block number:").expect("dumpe2fs");
+    let block: usize = rest.split_whitespace().next().expect("block").parse().expect("number");
+    (std::fs::read(path).expect("image"), block << 10)
+}
+
+fn sequence(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at + 4..at + 8].try_into().expect("four bytes"))
+}
+
+/// Sets the sequence number; without checksums nothing else depends on it.
+fn set_sequence(bytes: &mut [u8], at: usize, to: u32) {
+    bytes[at + 4..at + 8].copy_from_slice(&to.to_le_bytes());
+}
+
+/// Options with which nothing is slept: the time that was to pass is noted, and `then` is done.
+fn pausing(then: impl Fn() + Send + Sync + 'static) -> (CheckOptions, Arc<AtomicU64>) {
+    let seconds = Arc::new(AtomicU64::new(0));
+    let noted = seconds.clone();
+    let pause = move |time: Duration| {
+        noted.fetch_add(time.as_secs(), Ordering::Relaxed);
+        then();
+    };
+    (CheckOptions { pause: Some(Arc::new(pause)), ..CheckOptions::default() }, seconds)
+}
+
+fn is_sound(bytes: &[u8]) {
+    let scratch = Scratch::new("mmp-judged");
+    put(scratch.path(), bytes);
+    assert_eq!(findings(scratch.path()), None);
+}
+
+/// A device of which every write is one to the block, or made while that says that a check changes
+/// the volume.
+struct Watched {
+    inner: MemoryDevice,
+    at: usize,
+    /// Writes before the block said so.
+    early: Mutex<Vec<Lba>>,
+}
+
+impl BlockDevice for Watched {
+    fn len(&self) -> ByteLen {
+        self.inner.len()
+    }
+
+    fn read(&self, at: Lba, buf: &mut [u8]) -> Result<(), DeviceError> {
+        self.inner.read(at, buf)
+    }
+
+    fn write(&self, at: Lba, buf: &[u8]) -> Result<(), DeviceError> {
+        let is_block = at.to_bytes().get() as usize / 1024 == self.at / 1024;
+        if !is_block && sequence(&bytes_of(&self.inner), self.at) != FSCK {
+            self.early.lock().expect("lock").push(at);
+        }
+        self.inner.write(at, buf)
+    }
+
+    fn flush(&self) -> Result<(), DeviceError> {
+        self.inner.flush()
+    }
+}
+
+#[test]
+fn others_see_a_volume_that_is_being_changed() {
+    if !is_there() {
+        return;
+    }
+    for features in ["metadata_csum", "^metadata_csum"] {
+        let (bytes, at) = volume(features, "");
+        assert_eq!(sequence(&bytes, at), CLEAN);
+        let device = Arc::new(Watched {
+            inner: MemoryDevice::new(bytes.clone()),
+            at,
+            early: Mutex::new(Vec::new()),
+        });
+        let (options, seconds) = pausing(|| ());
+        let repaired = repair_with(device.clone(), &options).expect("repair");
+        assert_eq!(repaired.outcome, Outcome::Corrected, "{repaired:#?}");
+        assert_eq!(*device.early.lock().expect("lock"), []);
+        assert_eq!(seconds.load(Ordering::Relaxed), 11, "another host may begin at the same time");
+        let after = bytes_of(&device.inner);
+        assert!(after[at..at + 1024] == bytes[at..at + 1024], "the block is as it was");
+        is_sound(&after);
+    }
+}
+
+#[test]
+fn a_volume_that_another_host_uses_is_refused() {
+    if !is_there() {
+        return;
+    }
+    let (mut bytes, at) = volume("^metadata_csum", "");
+    bytes[at + 16..at + 22].copy_from_slice(b"other\0");
+    bytes[at + 112] = 9;
+    let repair = |bytes: &[u8], then: Option<u32>| -> (Result<Repaired, FsError>, u64, bool) {
+        let device = Arc::new(MemoryDevice::new(bytes.to_vec()));
+        let shared = device.clone();
+        let expected = Arc::new(Mutex::new(bytes.to_vec()));
+        let changed = expected.clone();
+        let (options, seconds) = pausing(move || {
+            let Some(sequence) = then else { return };
+            set_sequence(&mut changed.lock().expect("lock"), at, sequence);
+            let changed = changed.lock().expect("lock");
+            shared.write(Lba::new(at as u64 / 512), &changed[at..at + 1024]).expect("memory");
+        });
+        let result = repair_with(device.clone(), &options);
+        let is_same = bytes_of(device.as_ref()) == *expected.lock().expect("lock");
+        (result, seconds.load(Ordering::Relaxed), is_same)
+    };
+    for (before, then, words) in [
+        (7, Some(8), "in use by another host"),
+        (7, Some(CLEAN), "in use by another host"),
+        // It has begun at the same time.
+        (CLEAN, Some(8), "in use by another host"),
+        (FSCK, None, "being checked"),
+        (0xF000_0000, None, "unknown number 0xf0000000"),
+    ] {
+        set_sequence(&mut bytes, at, before);
+        let (result, seconds, is_same) = repair(&bytes, then);
+        let why = result.map(drop).expect_err(words).to_string();
+        assert!(why.contains(words) && why.contains("\"other\""), "{why}");
+        assert_eq!(seconds, if then.is_some() { 19 } else { 0 }, "{words}");
+        assert!(is_same, "{words}: something was written");
+    }
+    // A crash has left the number. No kernel has intervals of more than 300 seconds.
+    set_sequence(&mut bytes, at, 7);
+    for (interval, expected) in [(9, 38), (100, 320), (u16::MAX, 720)] {
+        bytes[at + 112..at + 114].copy_from_slice(&interval.to_le_bytes());
+        let (result, seconds, _) = repair(&bytes, None);
+        assert_eq!((result.expect("repair").outcome, seconds), (Outcome::Corrected, expected));
+    }
+}
+
+/// A block that is damaged is made again; one that is no such block, in free space. The block of a
+/// file to which the superblock leads by mistake keeps its contents.
+#[test]
+fn a_damaged_block_is_made_again() {
+    if !is_there() {
+        return;
+    }
+    for features in ["metadata_csum", "^metadata_csum"] {
+        let (sound, at) = volume(features, "");
+        let has_sums = !features.contains('^');
+        for (offset, is_preened) in [(0, true), (1020, has_sums), (8, has_sums)] {
+            let mut bytes = sound.clone();
+            bytes[at + offset] ^= 0x55;
+            for preens in [true, false] {
+                let device = Arc::new(MemoryDevice::new(bytes.clone()));
+                let options = pausing(|| ()).0;
+                let run = if preens { preen_with } else { repair_with };
+                let repaired = run(device.clone(), &options).expect("repair");
+                assert_eq!(repaired.outcome, Outcome::Corrected, "{repaired:#?}");
+                let codes: Vec<_> = repaired.report.findings.iter().map(|it| it.code()).collect();
+                assert_eq!(codes.contains(&"superblock.mmp"), is_preened, "{offset}: {codes:?}");
+                is_sound(&bytes_of(device.as_ref()));
+            }
+        }
+        for block in [0_u64, 9_000_000, 2] {
+            let mut bytes = sound.clone();
+            bytes[1024 + 360..1024 + 368].copy_from_slice(&block.to_le_bytes());
+            let sum = !crc32c::crc32c(&bytes[1024..2044]);
+            bytes[2044..2048].copy_from_slice(&sum.to_le_bytes());
+            let device = Arc::new(MemoryDevice::new(bytes.clone()));
+            let repaired = preen_with(device.clone(), &pausing(|| ()).0).expect("preen");
+            assert_eq!(repaired.outcome, Outcome::Left, "block {block}");
+            assert!(bytes_of(device.as_ref()) == bytes, "block {block}");
+            let repaired = repair_with(device.clone(), &pausing(|| ()).0).expect("repair");
+            assert_eq!(repaired.outcome, Outcome::Corrected, "block {block}: {repaired:#?}");
+            is_sound(&bytes_of(device.as_ref()));
+        }
+    }
+}
+
+#[test]
+fn a_file_in_place_of_the_block_keeps_its_contents() {
+    if !is_there() {
+        return;
+    }
+    let scratch = Scratch::new("mmp-file");
+    put(scratch.path(), &images::named("ext2")[..3000]);
+    let path = scratch.path().to_str().expect("path");
+    let (mut bytes, _) = volume("^metadata_csum", &format!("write {path} file"));
+    let contents = std::fs::read(path).expect("file");
+    let place = bytes.windows(1024).position(|it| *it == contents[1024..2048]).expect("there");
+    bytes[1024 + 360..1024 + 368].copy_from_slice(&(place as u64 / 1024).to_le_bytes());
+    let device = Arc::new(MemoryDevice::new(bytes));
+    let repaired = repair_with(device.clone(), &pausing(|| ()).0).expect("repair");
+    assert_eq!(repaired.outcome, Outcome::Corrected, "{repaired:#?}");
+    is_sound(&bytes_of(device.as_ref()));
+    put(scratch.path(), &bytes_of(device.as_ref()));
+    let output = Command::new("debugfs").args(["-R", "cat /file", path]).output().expect("debugfs");
+    assert!(output.stdout == contents, "the contents of the file");
+}
