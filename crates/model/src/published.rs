@@ -142,14 +142,14 @@ pub fn parse(text: &str, file: &str) -> Result<Vec<Published>, SpecError> {
 }
 
 /// A value that is out of range.
-struct Fault {
+struct TableFault {
     /// The index of its result; `None` for a value of the run itself.
     result: Option<usize>,
     key: &'static str,
     why: String,
 }
 
-impl Fault {
+impl TableFault {
     /// The line of the value, from 1, in the run of this index.
     fn line(&self, text: &str, run: usize) -> usize {
         let byte = || {
@@ -168,8 +168,8 @@ impl Fault {
 
 impl Published {
     /// The first fault in the figures.
-    fn fault(&self) -> Option<Fault> {
-        let of_run = |key, why| Some(Fault { result: None, key, why });
+    fn fault(&self) -> Option<TableFault> {
+        let of_run = |key, why| Some(TableFault { result: None, key, why });
         if !(0.0..=1e6).contains(&self.thinktime_us) {
             let why = format!("{} us is not in the range 0 to 1e6", self.thinktime_us);
             return of_run("thinktime_us", why);
@@ -183,7 +183,7 @@ impl Published {
         }
         self.results.iter().enumerate().find_map(|(at, result)| {
             let (key, why) = result.fault()?;
-            Some(Fault { result: Some(at), key, why })
+            Some(TableFault { result: Some(at), key, why })
         })
     }
 
