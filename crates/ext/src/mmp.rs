@@ -10,7 +10,7 @@ use crate::checksum::crc32c;
 use crate::ondisk::{MMP_MAGIC, MMP_SEQ_CLEAN, MMP_SEQ_FSCK, MMP_SEQ_MAX, MmpBlock, incompat};
 use crate::superblock::Super;
 use seekless_device::BlockDevice;
-use seekless_fs::field::{low32, parse};
+use seekless_fs::field::{low32, parse, wide};
 use seekless_fs::patches::Patches;
 use seekless_fs::{Corruption, FsError};
 use seekless_units::{BlockNo, ByteLen};
@@ -63,7 +63,7 @@ impl Mmp {
     /// Errors of the device.
     pub(crate) fn read(&self, device: &dyn BlockDevice) -> Result<Option<MmpBlock>, FsError> {
         let mut bytes = [0; size_of::<MmpBlock>()];
-        let end = self.at.get().checked_add(bytes.len() as u64);
+        let end = self.at.get().checked_add(wide(bytes.len()));
         if end.is_none_or(|end| end > device.len().get()) {
             return Ok(None);
         }
