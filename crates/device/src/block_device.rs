@@ -187,6 +187,17 @@ pub trait BlockDevice: Send + Sync {
         Ok(())
     }
 
+    /// Has later reads of `len` bytes from byte `at` on come from the medium, also where this system
+    /// has read them before and keeps them: another system may have written them. By default nothing
+    /// is kept. What was written and not flushed stays.
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfRange`]; [`DeviceError::Io`] if the system fails.
+    fn forget(&self, at: ByteLen, len: u64) -> Result<(), DeviceError> {
+        let _ = (at, len);
+        Ok(())
+    }
+
     /// The file of the host that contains `len` bytes from byte `at` on, unchanged and in one
     /// piece. By default, none does.
     fn host_range(&self, at: ByteLen, len: u64) -> Option<HostRange<'_>> {

@@ -1,11 +1,12 @@
 //! Image files and block devices.
 
 use crate::{BlockDevice, DeviceError, Durable, HostRange, Ticket, block_device::check_range};
-use rustix::fs::{FallocateFlags, FlockOperation, OFlags, fallocate, flock};
+use rustix::fs::{Advice, FallocateFlags, FlockOperation, OFlags, fadvise, fallocate, flock};
 use rustix::io::{Errno, ReadWriteFlags, pwritev2};
 use seekless_units::{ByteLen, Lba};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
+use std::num::NonZeroU64;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
@@ -18,6 +19,9 @@ const WAIT: Duration = Duration::from_millis(20);
 
 /// The unit of holes in bytes: blocks of most file systems. Others would fill a part with zeros.
 const HOLE: u64 = 4096;
+
+/// The largest pages of the systems that are supported, in bytes: only whole pages are dropped.
+const PAGE: u64 = 65_536;
 
 /// An image file or a real block device.
 #[derive(Debug)]
@@ -211,6 +215,16 @@ impl BlockDevice for FileDevice {
         let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         fallocate(&self.file, how, start, end - start)
             .map_err(|errno| DeviceError::Io { at, source: errno.into() })
+    }
+
+    fn forget(&self, at: ByteLen, len: u64) -> Result<(), DeviceError> {
+        let lba = Lba::containing(at);
+        let end = at.get().checked_add(len).filter(|&end| end <= self.len.get());
+        let out = || DeviceError::OutOfRange { at: lba, len, device_len: self.len };
+        let start = at.get() / PAGE * PAGE;
+        let pages = NonZeroU64::new(end.ok_or_else(out)?.next_multiple_of(PAGE) - start);
+        fadvise(&self.file, start, pages, Advice::DontNeed)
+            .map_err(|errno| DeviceError::Io { at: lba, source: errno.into() })
     }
 
     fn host_range(&self, at: ByteLen, len: u64) -> Option<HostRange<'_>> {

@@ -84,6 +84,11 @@ impl BlockDevice for Window {
         self.device.discard(self.start + at.get(), len).map_err(|error| self.inner(error))
     }
 
+    fn forget(&self, at: ByteLen, len: u64) -> Result<(), DeviceError> {
+        let outer = ByteLen::new(self.start.to_bytes().get() + at.get());
+        self.device.forget(outer, len).map_err(|error| self.inner(error))
+    }
+
     fn host_range(&self, at: ByteLen, len: u64) -> Option<HostRange<'_>> {
         let end = at.get().checked_add(len)?;
         let outer = ByteLen::new(self.start.to_bytes().get() + at.get());

@@ -57,7 +57,8 @@ impl Mmp {
         }
     }
 
-    /// Reads the block; `None` where the device ends before it.
+    /// Reads the block from the medium, to which other hosts write; `None` where the device ends before
+    /// it.
     ///
     /// # Errors
     /// Errors of the device.
@@ -67,6 +68,7 @@ impl Mmp {
         if end.is_none_or(|end| end > device.len().get()) {
             return Ok(None);
         }
+        device.forget(self.at, wide(bytes.len()))?;
         device.read_bytes(self.at, &mut bytes)?;
         Ok(parse(&bytes, 0))
     }

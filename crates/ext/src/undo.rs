@@ -241,4 +241,8 @@ impl BlockDevice for UndoDevice {
     fn flush(&self) -> Result<(), DeviceError> {
         self.base.flush()
     }
+
+    fn forget(&self, at: ByteLen, len: u64) -> Result<(), DeviceError> {
+        self.base.forget(at, len)
+    }
 }

@@ -133,6 +133,10 @@ impl BlockDevice for StoppableDevice {
         self.device.discard(at, len)
     }
 
+    fn forget(&self, at: ByteLen, len: u64) -> Result<(), DeviceError> {
+        self.device.forget(at, len)
+    }
+
     fn host_range(&self, at: ByteLen, len: u64) -> Option<HostRange<'_>> {
         self.device.host_range(at, len)
     }

@@ -2,11 +2,13 @@
 
 use super::judge::{Scratch, bytes_of, findings, is_there, put};
 use crate::damage::images;
-use seekless_device::{BlockDevice, DeviceError, MemoryDevice};
+use seekless_device::{BlockDevice, DeviceError, FileDevice, MemoryDevice};
 use seekless_ext::{CheckOptions, preen_with, repair_with};
 use seekless_fs::FsError;
 use seekless_fs::check::{Outcome, Repaired};
 use seekless_units::{ByteLen, Lba};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -167,6 +169,39 @@ fn a_volume_that_another_host_uses_is_refused() {
         let (result, seconds, _) = repair(&bytes, None);
         assert_eq!((result.expect("repair").outcome, seconds), (Outcome::Corrected, expected));
     }
+}
+
+/// Another host writes to the disk itself: what this one has read before does not count.
+#[test]
+fn a_number_is_read_from_the_disk() {
+    if !is_there() {
+        return;
+    }
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root has loop devices");
+        return;
+    }
+    let (mut bytes, at) = volume("^metadata_csum", "");
+    set_sequence(&mut bytes, at, 7);
+    let scratch = Scratch::new("mmp-disk");
+    put(scratch.path(), &bytes);
+    let losetup = |args: &[&str]| {
+        let output = Command::new("losetup").args(args).output().expect("losetup");
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    };
+    let path = scratch.path().to_str().expect("path").to_owned();
+    let disk = losetup(&["--find", "--show", &path]);
+    let device = Arc::new(FileDevice::open_locked(Path::new(&disk)).expect("open"));
+    let behind = path.clone();
+    let (options, _) = pausing(move || {
+        let file = std::fs::File::options().write(true).open(&behind).expect("open");
+        file.write_all_at(&8_u32.to_le_bytes(), at as u64 + 4).expect("write");
+    });
+    let result = repair_with(device, &options).map(drop);
+    losetup(&["--detach", &disk]);
+    let why = result.expect_err("the other host is not seen").to_string();
+    assert!(why.contains("in use by another host"), "{why}");
 }
 
 /// A block that is damaged is made again; one that is no such block, in free space. The block of a
