@@ -100,7 +100,7 @@ fn what_cannot_be_aged_is_refused() {
     let good = text(&seekless(&["age", "--show-profile", "git"]));
     let line = good.lines().position(|line| line.starts_with("lifetime")).expect("line") + 1;
     for (wrong, key) in
-        [("lifetimes = {}", "lifetimes"), ("lifetime = { median = '3 moons' }", "lifetime")]
+        [("lifetimes = {}", "lifetimes"), ("lifetime = { median = '3 moons' }", "median")]
     {
         let mut lines: Vec<&str> = good.lines().collect();
         lines[line - 1] = wrong;

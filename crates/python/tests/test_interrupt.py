@@ -63,7 +63,7 @@ began = time.monotonic()
 try:
     sk.build({str(tmp_path / "x.tar")!r}, {str(tmp_path / "x.img")!r})
 except KeyboardInterrupt:
-    print(time.monotonic() - began)
+    print(time.monotonic() - began, flush=True)
     # The thread that waits goes with the process.
     os._exit(0)
 """
