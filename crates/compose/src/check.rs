@@ -37,13 +37,14 @@ pub struct Examined {
     pub outcome: Outcome,
     /// Writes that a repair made.
     pub writes: u64,
-    /// Whether a UFS volume in order has quota files with other usage than its files. That is no
-    /// finding: FreeBSD counts usage again at each boot.
+    /// Whether a UFS volume in order has quota files with other usage than its files, where nothing
+    /// was repaired. That is no finding: FreeBSD counts usage again at each boot.
     pub has_stale_quotas: bool,
 }
 
-/// Whether the quota files of a UFS volume have other usage than its files. Quota files that cannot
-/// be read are left to a check of quotas.
+/// Whether the quota files of a UFS volume have other usage than its files. A check of quotas reports
+/// quota files that cannot be read. Repairs leave this out: a recovery by a journal reads little of
+/// the volume, and this reads all inodes.
 fn has_stale_quotas(format: &KnownFormat, device: Arc<dyn BlockDevice>, outcome: Outcome) -> bool {
     if !format.is(&FFS) || outcome == Outcome::Left {
         return false;
@@ -131,8 +132,7 @@ fn examine_device(
         Mode::Repair => (format.repair)(device.clone(), arguments).map_err(about)?,
     };
     let Repaired { report, outcome, writes, .. } = repaired;
-    let has_stale_quotas = has_stale_quotas(format, device, outcome);
-    Ok(Examined { format, report, outcome, writes, has_stale_quotas })
+    Ok(Examined { format, report, outcome, writes, has_stale_quotas: false })
 }
 
 /// The snapshot that a check of a mounted volume looks at, as FreeBSD's fsck names it.

@@ -4,7 +4,7 @@
 
 use crate::check::{Examined, Mode};
 use seekless_device::BlockDevice;
-use seekless_ext::{CheckOptions, Due, MountClaim, UndoDevice, VolumeState};
+use seekless_ext::{CheckOptions, Due, UndoDevice, VolumeState, while_claimed};
 use seekless_formats::{EXT, to_check};
 use seekless_fs::check::{Outcome, Repaired};
 use seekless_fs::{FsError, Timestamp};
@@ -97,7 +97,14 @@ pub fn fsck(
         _ => None,
     };
     let device = undo.clone().map_or(raw, |undo| -> Arc<dyn BlockDevice> { undo });
-    let result = claimed(&device, request, notice).map_err(about)?;
+    let result = match request.mode {
+        Mode::Check => go(&device, request, &request.options, notice),
+        // One claim covers all changes: the journal's, those of the repair, and the note.
+        _ => while_claimed(&device, &request.options, |options| {
+            go(&device, request, options, notice)
+        }),
+    };
+    let result = result.map_err(about)?;
     if let Some(undo) = undo {
         undo.finish().map_err(about)?;
     }
@@ -120,23 +127,6 @@ fn save_in(
     synced.map_err(|error| Error::io(dir.display(), &error))?;
     let undo = UndoDevice::new(device.clone(), file, size);
     undo.map(Arc::new).map_err(|error| Error::from(error).about(path.display()))
-}
-
-/// Checks a volume that is claimed for all changes of the check, where it has multiple mount
-/// protection.
-fn claimed(
-    device: &Arc<dyn BlockDevice>,
-    request: &Request,
-    notice: &dyn Fn(Notice),
-) -> Result<Fscked, FsError> {
-    let claim = match request.mode {
-        Mode::Check => None,
-        _ => MountClaim::take(device, &|time| request.options.pause(time))?,
-    };
-    let options = CheckOptions { is_claimed: claim.is_some(), ..request.options.clone() };
-    let done = go(device, request, &options, notice);
-    claim.map_or(Ok(()), MountClaim::release)?;
-    done
 }
 
 fn go(

@@ -187,9 +187,8 @@ pub trait BlockDevice: Send + Sync {
         Ok(())
     }
 
-    /// Has later reads of `len` bytes from byte `at` on come from the medium, also where this system
-    /// has read them before and keeps them: another system may have written them. By default nothing
-    /// is kept. What was written and not flushed stays.
+    /// Drops `len` cached bytes from byte `at` on, so that later reads see what another system has
+    /// written to the medium. Writes that were not flushed are kept. By default nothing is cached.
     ///
     /// # Errors
     /// [`DeviceError::OutOfRange`]; [`DeviceError::Io`] if the system fails.

@@ -85,6 +85,9 @@ impl BlockDevice for Window {
     }
 
     fn forget(&self, at: ByteLen, len: u64) -> Result<(), DeviceError> {
+        let end = at.get().checked_add(len).filter(|&end| end <= self.len.get());
+        let lba = Lba::containing(at);
+        end.ok_or(DeviceError::OutOfRange { at: lba, len, device_len: self.len })?;
         let outer = ByteLen::new(self.start.to_bytes().get() + at.get());
         self.device.forget(outer, len).map_err(|error| self.inner(error))
     }

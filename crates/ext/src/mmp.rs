@@ -6,6 +6,8 @@
 //! [`MMP_SEQ_CLEAN`] says that nobody uses the volume, and [`MMP_SEQ_FSCK`] that a program changes
 //! it that is no mount.
 
+use crate::backup;
+use crate::check::CheckOptions;
 use crate::checksum::crc32c;
 use crate::ondisk::{MMP_MAGIC, MMP_SEQ_CLEAN, MMP_SEQ_FSCK, MMP_SEQ_MAX, MmpBlock, incompat};
 use crate::superblock::Super;
@@ -186,42 +188,37 @@ impl Mmp {
     }
 }
 
-/// A volume that this process has claimed.
-#[allow(missing_debug_implementations)]
-pub struct MountClaim {
-    mmp: Mmp,
-    disk: Patches,
-}
-
-impl MountClaim {
-    /// Claims a volume with multiple mount protection for changes; `None` for one without, and where
-    /// the block of the protection, or the superblock, is damaged. `pause` lets time pass in which
-    /// other hosts say that they use the volume.
-    ///
-    /// # Errors
-    /// [`FsError::Unsupported`] if another host uses the volume, or a check of it has not ended;
-    /// errors of the device.
-    pub fn take(
-        device: &Arc<dyn BlockDevice>,
-        pause: &dyn Fn(Duration),
-    ) -> Result<Option<Self>, FsError> {
-        let mmp = match Super::read(device.as_ref(), false) {
-            Ok(sb) => Mmp::of(&sb),
-            Err(FsError::Corrupt { .. } | FsError::Unsupported(_)) => None,
-            Err(error) => return Err(error),
-        };
-        let Some(mmp) = mmp else { return Ok(None) };
-        let mut disk = Patches::new(device.clone());
-        Ok(mmp.claim(&mut disk, pause)?.then_some(Self { mmp, disk }))
+/// Does work on a volume that is claimed for it, where it has multiple mount protection: other hosts
+/// see that the volume is being changed, and the work sees all that they wrote before. The work gets
+/// the options with [`CheckOptions::is_claimed`]. A volume is not claimed where its superblock and the
+/// copies of that, or the block of the protection, are damaged.
+///
+/// # Errors
+/// [`FsError::Unsupported`] if another host uses the volume, or a check of it has not ended; errors of
+/// the device and of the work.
+pub fn while_claimed<T>(
+    device: &Arc<dyn BlockDevice>,
+    options: &CheckOptions,
+    work: impl FnOnce(&CheckOptions) -> Result<T, FsError>,
+) -> Result<T, FsError> {
+    if options.is_claimed {
+        return work(options);
     }
-
-    /// Marks the volume as unused.
-    ///
-    /// # Errors
-    /// Errors of the device.
-    pub fn release(mut self) -> Result<(), FsError> {
-        self.mmp.release(&mut self.disk)
+    let options = CheckOptions { is_claimed: true, ..options.clone() };
+    let sb = match Super::read(device.as_ref(), false) {
+        Err(FsError::Corrupt { .. }) => backup::superblock(device.as_ref()).map(|(sb, _)| sb),
+        Err(FsError::Unsupported(_)) => None,
+        sb => Some(sb?),
+    };
+    let Some(mmp) = sb.as_ref().and_then(Mmp::of) else { return work(&options) };
+    let mut disk = Patches::new(device.clone());
+    let is_claimed = mmp.claim(&mut disk, &|time| options.pause(time))?;
+    device.forget(ByteLen::new(0), device.len().get())?;
+    let done = work(&options);
+    if is_claimed {
+        mmp.release(&mut disk)?;
     }
+    done
 }
 
 /// A number by which this process knows its claim; two hosts that begin at the same time have

@@ -4,8 +4,9 @@
 //! file is written to free blocks, as a repair does.
 
 use crate::check::repair::{SoundVolume, refuse_to_change};
-use crate::check::{count_usage, preen};
+use crate::check::{CheckOptions, count_usage, preen};
 use crate::image::ExtImage;
+use crate::mmp::while_claimed;
 use crate::ondisk::{QuotaEntry, QuotaHead, ro_compat};
 use crate::quota::{self, LIMIT_UNIT, QuotaContents, Usage, exceeds, wrong_ids};
 use crate::superblock::Super;
@@ -128,7 +129,18 @@ pub fn change_quotas(
     let mut files = selected(&volume.sb, &selection)?.into_iter();
     let Some((place, _, ino)) = files.find(|file| file.1 == kind) else { return Ok(()) };
     check_limits(change)?;
-    let sound = SoundVolume::open(device)?;
+    while_claimed(&device, &CheckOptions::default(), |options| {
+        put_change(SoundVolume::open(device.clone(), options)?, (place, ino), change, now)
+    })
+}
+
+/// Makes a change in the quota file in a place of the superblock.
+fn put_change(
+    sound: SoundVolume,
+    (place, ino): (usize, Ino),
+    change: &QuotaChange,
+    now: Timestamp,
+) -> Result<(), FsError> {
     let mut contents = quota::read_file(sound.volume(), place, ino)?;
     match *change {
         QuotaChange::Grace { space, inodes } => {

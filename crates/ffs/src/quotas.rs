@@ -1,7 +1,7 @@
 //! Quotas of a volume that is not in use: printed, compared with the usage of all files, changed.
 //!
-//! Usage and limits are read through the reader; what is changed is changed by the engine, as by a
-//! mount that keeps quotas ([`keep_quotas`]), which counts usage again.
+//! The reader reads usage and limits. The engine changes them, as a mount that keeps quotas does
+//! ([`keep_quotas`]), and counts usage again.
 
 use crate::image::FfsImage;
 use crate::operate::quotas::quota_format;

@@ -145,7 +145,7 @@ pub struct QuotaOperations {
     pub read: ReadQuotas,
     /// Compares the quota files with the usage of all files.
     pub compare: CompareQuotas,
-    /// Brings the quota files up to date. What is written gets the time.
+    /// Updates the usage in the quota files. The time becomes their time of modification.
     pub correct: CorrectQuotas,
     /// Changes limits or grace periods.
     pub change: ChangeQuotas,

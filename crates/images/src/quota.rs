@@ -90,8 +90,8 @@ pub fn compare(
     (operations.compare)(device, selection).map_err(|error| wrong(error, path))
 }
 
-/// Brings the quota files in an image up to date, and returns their differences before. What is
-/// written gets the time; nothing is written if there are no differences.
+/// Updates the usage in the quota files of an image, and returns the differences before. `time` becomes
+/// their time of modification. Nothing is written if there are no differences.
 ///
 /// # Errors
 /// As [`read`] and [`device_locked`](crate::device_locked); [`ErrorKind::Unsupported`] for a volume that

@@ -107,7 +107,7 @@ fn by_debugfs(image: &str) -> Quotas {
     quotas
 }
 
-/// What e2fsck finds wrong in quota files: usage that it counts, and usage that it finds, by id.
+/// The differences that e2fsck prints: id, counted usage, recorded usage.
 type Wrong = BTreeSet<(u32, [u64; 2], Option<[u64; 2]>)>;
 
 fn by_e2fsck(image: &str) -> Wrong {

@@ -167,7 +167,7 @@ fn last_check(sb: &Super) -> i64 {
 }
 
 /// Writes the transactions of a journal home; whether there were any to look for. The caller has
-/// claimed a volume that other hosts may mount ([`MountClaim`](crate::MountClaim)).
+/// claimed a volume that other hosts may mount ([`while_claimed`](crate::while_claimed)).
 ///
 /// # Errors
 /// [`FsError::Corrupt`] if the superblock or the journal is not sound; as [`state`].

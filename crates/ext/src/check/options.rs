@@ -38,7 +38,7 @@ pub struct CheckOptions {
     /// Repairs only: lets time pass in which another host that uses a volume with `mmp` says so.
     /// Without it the thread sleeps.
     pub pause: Option<Arc<dyn Fn(Duration) + Send + Sync>>,
-    /// Repairs only: the caller has claimed the volume ([`MountClaim`](crate::MountClaim)).
+    /// Repairs only: the volume is claimed already ([`while_claimed`](crate::while_claimed)).
     pub is_claimed: bool,
 }
 

@@ -28,7 +28,7 @@ use crate::check::CheckOptions;
 use crate::check::checker::Checker;
 use crate::check::examine;
 use crate::check::seen::CheckedInode;
-use crate::mmp::Mmp;
+use crate::mmp::{Mmp, while_claimed};
 use crate::ondisk::{flags, ro_compat};
 use crate::quota::QuotaContents;
 use crate::volume::Volume;
@@ -93,7 +93,7 @@ pub fn preen_with(
     device: Arc<dyn BlockDevice>,
     options: &CheckOptions,
 ) -> Result<Repaired, FsError> {
-    Repair::new(device, Mode::Preen, options).run()
+    run(device, Mode::Preen, options)
 }
 
 /// Repairs everything, as `e2fsck -y` does.
@@ -112,10 +112,19 @@ pub fn repair_with(
     device: Arc<dyn BlockDevice>,
     options: &CheckOptions,
 ) -> Result<Repaired, FsError> {
-    Repair::new(device, Mode::Full, options).run()
+    run(device, Mode::Full, options)
 }
 
-/// A volume in order, whose quota files are changed with the means of a repair.
+fn run(
+    device: Arc<dyn BlockDevice>,
+    mode: Mode,
+    options: &CheckOptions,
+) -> Result<Repaired, FsError> {
+    while_claimed(&device, options, |options| Repair::new(device.clone(), mode, options).run())
+}
+
+/// A volume in order, whose quota files are changed with the means of a repair. The caller has claimed
+/// it.
 pub(crate) struct SoundVolume {
     checker: Checker,
     repair: Repair,
@@ -127,12 +136,14 @@ impl SoundVolume {
     /// # Errors
     /// As [`check`](crate::check()); [`FsError::Refused`] for a volume with findings,
     /// [`FsError::Unsupported`] for one with features with which it is not written.
-    pub(crate) fn open(device: Arc<dyn BlockDevice>) -> Result<Self, FsError> {
-        let options = CheckOptions::default();
-        let checker = examine(device.clone(), &options)?;
+    pub(crate) fn open(
+        device: Arc<dyn BlockDevice>,
+        options: &CheckOptions,
+    ) -> Result<Self, FsError> {
+        let checker = examine(device.clone(), options)?;
         refuse_to_change(checker.report.findings.first())?;
         check_writable(&checker)?;
-        Ok(Self { checker, repair: Repair::new(device, Mode::Full, &options) })
+        Ok(Self { checker, repair: Repair::new(device, Mode::Full, options) })
     }
 
     pub(crate) fn volume(&self) -> &Volume {
@@ -154,14 +165,8 @@ impl SoundVolume {
             return Err(invalid("block of an entry", at / size, place));
         };
         let start = run.extent.start.get() * size + at % size;
-        if self.repair.disk.read(start, bytes.len())? == bytes {
-            return Ok(());
-        }
-        self.repair.begin(&self.checker)?;
-        let disk = &mut self.repair.disk;
-        let done = disk.put(start, bytes).and_then(|()| disk.flush());
-        self.repair.release()?;
-        done
+        self.repair.disk.put(start, bytes)?;
+        self.repair.disk.flush()
     }
 
     /// Writes a quota file with these limits to free blocks, and brings bitmaps and counts up to date.
@@ -176,7 +181,6 @@ impl SoundVolume {
         contents: &QuotaContents,
     ) -> Result<(), FsError> {
         let Self { checker, mut repair } = self;
-        repair.begin(&checker)?;
         superblock::mark_unclean(&mut repair.disk)?;
         repair.marked = true;
         let space = Space::new(checker.used.clone());
@@ -209,8 +213,8 @@ struct Repair {
     given_up: HashSet<Fix>,
     /// The image is marked as not clean by this repair.
     marked: bool,
-    /// The block by which other hosts see that the volume is being changed, once it says so.
-    claim: Option<Mmp>,
+    /// The block of multiple mount protection that was made in place of a damaged one.
+    made_mmp: Option<Mmp>,
     /// A copy of the superblock to start with counts until it is written.
     options: CheckOptions,
     /// All directories were written again, which later findings are due to.
@@ -243,7 +247,7 @@ impl Repair {
             found: Rounds::default(),
             given_up: HashSet::new(),
             marked: false,
-            claim: None,
+            made_mmp: None,
             options: options.clone(),
             is_optimized: false,
         }
@@ -251,7 +255,9 @@ impl Repair {
 
     fn run(mut self) -> Result<Repaired, FsError> {
         let done = self.rounds();
-        self.release()?;
+        if let Some(mmp) = self.made_mmp.take() {
+            mmp.release(&mut self.disk)?;
+        }
         let (rounds, left) = done?;
         Ok(self.found.end(&left, rounds, self.disk.writes()))
     }
@@ -282,23 +288,6 @@ impl Repair {
         Ok((ROUNDS, examine(self.disk.device().clone(), &self.options)?.report.findings))
     }
 
-    /// Says to other hosts that the volume is no longer being changed.
-    fn release(&mut self) -> Result<(), FsError> {
-        self.claim.take().map_or(Ok(()), |mmp| mmp.release(&mut self.disk))
-    }
-
-    /// Refuses a volume that cannot be written, and marks it as one that is being changed.
-    fn begin(&mut self, checker: &Checker) -> Result<(), FsError> {
-        check_writable(checker)?;
-        if let Some(mmp) =
-            Mmp::of(checker.sb()).filter(|_| !self.options.is_claimed && self.claim.is_none())
-        {
-            let is_claimed = mmp.claim(&mut self.disk, &|time| self.options.pause(time))?;
-            self.claim = is_claimed.then_some(mmp);
-        }
-        Ok(())
-    }
-
     /// Writes the first stage of the repairs.
     fn round(&mut self, checker: &Checker, left: &[Finding]) -> Result<Round, FsError> {
         if checker.report.is_clean() {
@@ -307,7 +296,7 @@ impl Repair {
         if self.mode == Mode::Preen && checker.report.unexpected > 0 {
             return Ok(Round::Stuck);
         }
-        self.begin(checker)?;
+        check_writable(checker)?;
         let before = (self.disk.writes(), self.given_up.len());
         let fixes = checker.fixes.first(&TOGETHER);
         // Before the journal is replayed its superblock is the only one to go by.
@@ -339,7 +328,7 @@ impl Repair {
     /// Writes the directories of a sound volume that have several blocks again, sorted and without
     /// gaps. The rounds that follow free their old blocks. `lost+found` keeps its spare blocks.
     fn optimize(&mut self, checker: &Checker) -> Result<(), FsError> {
-        self.begin(checker)?;
+        check_writable(checker)?;
         superblock::mark_unclean(&mut self.disk)?;
         (self.marked, self.is_optimized) = (true, true);
         let space = Space::new(checker.used.clone());
@@ -397,8 +386,7 @@ impl Repair {
             self.given_up.extend(nameless.into_iter().map(Fix::Connect));
             self.given_up.insert(Fix::LostFound);
         }
-        let made = work.made_mmp;
-        self.claim = made.or(self.claim);
+        self.made_mmp = work.made_mmp.or(self.made_mmp);
         Ok(())
     }
 }

@@ -30,7 +30,7 @@ enum Step {
     Flush,
 }
 
-/// A device that keeps what is asked of it.
+/// A device that logs writes and flushes.
 struct Logged {
     inner: MemoryDevice,
     log: Mutex<Vec<Step>>,
