@@ -41,7 +41,7 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _seekless {
     #[pymodule_export]
-    use crate::build::{Built, build};
+    use crate::build::{Built, BuiltLayer, build, build_layers};
     #[pymodule_export]
     use crate::check::{Checked, Finding, Place, check};
     #[pymodule_export]

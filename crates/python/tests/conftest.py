@@ -1,10 +1,13 @@
 """Shared fixtures: a tree of files, images of it, and programs of other authors."""
 
 import hashlib
+import io
+import json
 import os
 import shutil
 import signal
 import subprocess
+import tarfile
 from pathlib import Path
 from typing import Union
 
@@ -32,6 +35,29 @@ def judge(
 def numbers(seed: int, size: int) -> bytes:
     """Bytes without order, the same each time."""
     return hashlib.shake_128(seed.to_bytes(8, "little")).digest(size)
+
+
+def archive(files: dict[str, bytes]) -> bytes:
+    """A tar archive of regular files."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        for name, contents in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(contents)
+            tar.addfile(entry, io.BytesIO(contents))
+    return out.getvalue()
+
+
+def container(layers: list[bytes]) -> bytes:
+    """A container image as `docker save` writes it."""
+    names = [f"{n}.tar" for n in range(len(layers))]
+    digests = [f"sha256:{hashlib.sha256(contents).hexdigest()}" for contents in layers]
+    configuration = {"rootfs": {"type": "layers", "diff_ids": digests}}
+    image = {"Config": "config.json", "RepoTags": None, "Layers": names}
+    files = dict(zip(names, layers))
+    files["config.json"] = json.dumps(configuration).encode()
+    files["manifest.json"] = json.dumps([image]).encode()
+    return archive(files)
 
 
 #: A name that is not UTF-8.

@@ -1,6 +1,7 @@
 """Images that are made: the same each time, in order, and as asked for."""
 
 import hashlib
+import json
 import logging
 import re
 import uuid
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 import seekless as sk
-from conftest import judge, numbers
+from conftest import archive, container, judge, numbers
 
 
 def digest(path: Path) -> str:
@@ -158,3 +159,28 @@ def test_wrong_arguments(tree: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError):
         sk.build(tree, path, uuid="no")
     assert not list(tmp_path.iterdir())
+
+
+def test_each_layer_becomes_an_image(tmp_path: Path) -> None:
+    archives = [archive({"a": b"lower", "b": b"stays"}), archive({".wh.a": b"", "c": b"upper"})]
+    (tmp_path / "image").write_bytes(container(archives))
+    out = tmp_path / "layers"
+    layers = sk.build_layers(tmp_path / "image", out, trace=sk.Trace.of_paths(["/b"]))
+    assert [one.diff_id[7:] for one in layers] == [hashlib.sha256(a).hexdigest() for a in archives]
+    listed = json.loads((out / "layers.json").read_text())
+    assert [one["file"] for one in listed["layers"]] == [one.file for one in layers]
+    assert all(in_order(out / one.file) for one in layers)
+    lower, upper = (sk.open(out / one.file) for one in layers)
+    assert (lower.read("/a"), lower.read("/b"), upper.read("/c")) == (b"lower", b"stays", b"upper")
+    assert upper.stat("/a").kind == "char-device"
+    assert not upper.exists("/.wh.a")
+
+    kept = sk.build_layers(tmp_path / "image", tmp_path / "kept", whiteouts="keep")
+    assert sk.open(tmp_path / "kept" / kept[1].file).exists("/.wh.a")
+    with pytest.raises(sk.UsageError, match="whiteouts='?\"?aufs"):
+        sk.build_layers(tmp_path / "image", tmp_path / "x", whiteouts="aufs")  # type: ignore
+    with pytest.raises(sk.UsageError):
+        sk.build_layers(tmp_path / "image", tmp_path / "x", format="fat")
+    with pytest.raises(sk.ExistsError):
+        sk.build_layers(tmp_path / "image", out)
+    assert not (tmp_path / "x").exists()

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from conftest import archive, container
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -26,6 +27,8 @@ def test_examples_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     (tmp_path / "rootfs/etc").mkdir(parents=True)
     (tmp_path / "rootfs/etc/passwd").write_text("root:x:0:0::/:/bin/sh\n")
     (tmp_path / "rootfs/etc/hosts").write_text("127.0.0.1 localhost\n")
+    layers = [archive({"etc/passwd": b"root"}), archive({"etc/hosts": b""})]
+    (tmp_path / "container.tar").write_bytes(container(layers))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(logging, "raiseExceptions", True)
     # The examples of a page build on each other.

@@ -71,7 +71,7 @@ mod summary;
 mod trace;
 mod walk;
 
-pub use build::{Build, Built, Format, LaidOutFor, Reflink};
+pub use build::{Build, Built, BuiltLayer, Format, LaidOutFor, Reflink, Whiteouts};
 pub use check::{Check, Checked, Class, Finding, Outcome, Place, Values};
 pub use compare::{Change, Difference, compare};
 pub use file::File;

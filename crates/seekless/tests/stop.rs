@@ -1,10 +1,14 @@
 //! Work that is stopped leaves nothing; the files of an image one by one, and its requests.
 
 use seekless::{
-    Build, ByteLen, ErrorKind, Kind, Optimize, Progress, Purpose, Stop, Trace, compare, open,
+    Build, ByteLen, ErrorKind, Format, Kind, Optimize, Progress, Purpose, Stop, Trace, Whiteouts,
+    compare, open,
 };
+use serde_json::json;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 
 /// Stops the work as soon as its first bytes are written.
@@ -72,6 +76,67 @@ fn what_is_stopped_does_not_appear() {
     build.stop(Stop::new()).write(at("same.img")).expect("image");
     let (old, same) = (open(at("old.img")).expect("image"), open(at("same.img")).expect("image"));
     assert_eq!(compare(&old, &same).expect("two images"), []);
+}
+
+/// A container image as `docker save` writes it, of archives of these directories.
+fn container(at: &Path, layers: &[&Path]) {
+    let run = |program: &str, args: &[&OsStr]| {
+        let done = Command::new(program).args(args).output().expect(program);
+        assert!(done.status.success(), "{program}: {done:?}");
+        String::from_utf8(done.stdout).expect("text")
+    };
+    let pack = |dir: &Path, at: &Path| {
+        run("tar", &["-C".as_ref(), dir.as_ref(), "-cf".as_ref(), at.as_ref(), ".".as_ref()]);
+    };
+    let dir = tempfile::tempdir().expect("directory");
+    let names: Vec<String> = (0..layers.len()).map(|n| format!("{n}.tar")).collect();
+    let mut digests = Vec::new();
+    for (name, layer) in names.iter().zip(layers) {
+        let archive = dir.path().join(name);
+        pack(layer, &archive);
+        digests.push(format!("sha256:{}", &run("sha256sum", &[archive.as_ref()])[..64]));
+    }
+    let configuration = json!({ "rootfs": { "type": "layers", "diff_ids": digests } });
+    fs::write(dir.path().join("config.json"), configuration.to_string()).expect("file");
+    let image = json!([{ "Config": "config.json", "RepoTags": null, "Layers": names }]);
+    fs::write(dir.path().join("manifest.json"), image.to_string()).expect("file");
+    pack(dir.path(), at);
+}
+
+#[test]
+fn no_image_of_a_layer_appears_unless_all_do() {
+    let work = tempfile::tempdir().expect("directory");
+    let at = |name: &str| work.path().join(name);
+    for (dir, file) in [("lower", "a"), ("upper", ".wh.a")] {
+        fs::create_dir(at(dir)).expect("tree");
+        fs::write(at(dir).join(file), "").expect("tree");
+        fs::write(at(dir).join("large"), vec![7; 4 << 20]).expect("tree");
+    }
+    container(&at("image"), &[&at("lower"), &at("upper")]);
+    let build = Build::of([at("image")]);
+    let refused = |build: Build, kind: ErrorKind, why: &str| {
+        let error = build.write_layers(at("none"), Whiteouts::Overlay).expect_err("an error");
+        assert!(!at("none").exists(), "{error}");
+        assert_eq!((error.kind(), error.to_string().contains(why)), (kind, true), "{error}");
+    };
+    refused(build.clone().size(64 << 20), ErrorKind::Usage, "a size");
+    refused(build.clone().shared(), ErrorKind::Usage, "common places");
+    refused(build.clone().format(Format::Fat), ErrorKind::Usage, "FAT has no device nodes");
+    refused(build.clone().hard_dereference(), ErrorKind::Usage, "changes to the whole tree");
+    refused(Build::of([at("image"), at("lower")]), ErrorKind::Usage, "one source");
+    refused(Build::of([at("lower")]), ErrorKind::Usage, "lower");
+    let stop = Stop::new();
+    let stopped = build.clone().stop(stop.clone()).progress(Arc::new(StopEarly(stop)));
+    refused(stopped, ErrorKind::System, "stopped before");
+
+    let layers = build.write_layers(at("images"), Whiteouts::Overlay).expect("images");
+    let files: Vec<&str> = layers.iter().map(|layer| layer.file.as_str()).collect();
+    assert_eq!(names(&at("images")), [files[0], files[1], "layers.json"]);
+    for (layer, kind) in layers.iter().zip([Kind::Regular, Kind::CharDevice]) {
+        let path = at("images").join(&layer.file);
+        assert_eq!(fs::metadata(&path).expect("image").len(), layer.len);
+        assert_eq!(open(&path).expect("image").metadata("/a").expect("file").kind, kind);
+    }
 }
 
 #[test]

@@ -42,7 +42,7 @@ use seekless_fs::Timestamp;
 use seekless_fs::source::Source;
 use seekless_images::output::name_of;
 use seekless_images::targets::Target;
-use seekless_images::{Error, Place};
+use seekless_images::{Error, Place, Stop};
 use seekless_source::Amendments;
 use seekless_units::{ByteLen, parse_size};
 use std::path::PathBuf;
@@ -544,6 +544,7 @@ fn write_per_layer(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failur
         force: args.force,
         reflink: args.reflink.mode(),
         progress: &shown,
+        stop: &Stop::new(),
     };
     let written = build.write()?;
     if global.json {

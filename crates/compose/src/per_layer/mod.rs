@@ -3,6 +3,8 @@
 
 mod traces;
 
+pub use seekless_source::oci::{Apart, Whiteouts};
+
 use crate::build::Build;
 use crate::formats::Options;
 use crate::write::Destination;
@@ -10,10 +12,9 @@ use seekless_fs::format::OpenOptions;
 use seekless_fs::term::{Term, Text};
 use seekless_images::output::{self, in_the_way};
 use seekless_images::targets::{OutputFormat, Target};
-use seekless_images::{Error, Place, Progress, ReflinkMode};
+use seekless_images::{Error, Place, Progress, ReflinkMode, Stop};
 use seekless_layout::planner::Storage;
 use seekless_layout::trace::Events;
-use seekless_source::oci::{Apart, Whiteouts};
 use seekless_units::ByteLen;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -50,6 +51,8 @@ pub struct LayersBuild<'a> {
     pub reflink: ReflinkMode,
     /// Receives the progress of the work.
     pub progress: &'a dyn Progress,
+    /// Lets the work be stopped: after the request no image is written or gets its name.
+    pub stop: &'a Stop,
 }
 
 /// The image of a layer.
@@ -188,7 +191,7 @@ impl LayersBuild<'_> {
     fn target(&self, nth: usize) -> Result<Target, Error> {
         let path = self.directory.join(self.file(nth));
         let target = Target::create(&path, self.force, Some(OutputFormat::Raw))?;
-        target.with_reflink(self.reflink)
+        Ok(target.with_reflink(self.reflink)?.with_stop(self.stop.clone()))
     }
 
     /// The options of a layer's volume.

@@ -23,6 +23,7 @@ from ._errors import (
 )
 from ._seekless import (
     Built,
+    BuiltLayer,
     Checked,
     Chunks,
     Difference,
@@ -50,6 +51,7 @@ from ._seekless import (
     Walk,
     __version__,
     build,
+    build_layers,
     check,
     compare,
     grow,
@@ -64,6 +66,7 @@ from ._seekless import (
 
 __all__ = [
     "Built",
+    "BuiltLayer",
     "Checked",
     "Chunks",
     "CorruptError",
@@ -99,6 +102,7 @@ __all__ = [
     "Walk",
     "__version__",
     "build",
+    "build_layers",
     "check",
     "compare",
     "grow",

@@ -11,6 +11,7 @@ from typing_extensions import TypeAlias, disjoint_base
 
 __all__ = [
     "Built",
+    "BuiltLayer",
     "Checked",
     "Chunks",
     "Difference",
@@ -38,6 +39,7 @@ __all__ = [
     "Walk",
     "__version__",
     "build",
+    "build_layers",
     "check",
     "compare",
     "grow",
@@ -180,6 +182,24 @@ class Built:
     def __eq__(self, other: object, /) -> bool: ...
     def __ne__(self, other: object, /) -> bool: ...
 
+@final
+class BuiltLayer:
+    @property
+    def diff_id(self) -> str: ...
+    @property
+    def digest(self) -> str: ...
+    @property
+    def chain_id(self) -> str: ...
+    @property
+    def file(self) -> str: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def files(self) -> int: ...
+    def to_dict(self) -> dict[str, Any]: ...
+    def __eq__(self, other: object, /) -> bool: ...
+    def __ne__(self, other: object, /) -> bool: ...
+
 def build(
     source: _Paths,
     output: _Path,
@@ -210,6 +230,30 @@ def build(
     force: bool = False,
     progress: Optional[_Progress] = None,
 ) -> Built: ...
+def build_layers(
+    source: _Path,
+    output: _Path,
+    *,
+    whiteouts: Literal["overlay", "overlay-user", "keep"] = "overlay",
+    format: Literal["ext2", "ext3", "ext4", "ufs1", "ufs2", "fat", "fat32"] = "ext4",
+    label: str = "",
+    uuid: Union[str, _uuid.UUID, None] = None,
+    block_size: Optional[int] = None,
+    features: str = "",
+    source_date_epoch: Optional[int] = None,
+    exclude: Union[str, Sequence[str]] = ...,
+    exclude_from: _Paths = ...,
+    owner: Optional[tuple[int, int]] = None,
+    tag: Optional[str] = None,
+    cache_dir: Optional[_Path] = None,
+    auth_file: _Paths = ...,
+    trace: _Traces = ...,
+    chunk: int = 524_288,
+    storage: _Storage = "disk",
+    reflink: _Reflink = "auto",
+    force: bool = False,
+    progress: Optional[_Progress] = None,
+) -> list[BuiltLayer]: ...
 @final
 class Optimized:
     @property

@@ -1,5 +1,9 @@
 //! Making an image.
 
+mod layers;
+
+pub use layers::{BuiltLayer, Whiteouts};
+
 use crate::{Error, Image, Progress, Stop, Trace};
 use seekless_compose::amendments::{ManifestRole, TableSyntax, WantedAmendments};
 use seekless_compose::base::Likeness;
@@ -631,31 +635,23 @@ impl Build {
         let all = target.capacity().map(ByteLen::get).filter(|_| self.free == 0);
         let options = self.settings(self.size.or(all), bases.as_ref())?;
         target.refuse_blocks(options.unit(), "the device has larger blocks")?;
-        let mut opening = self.options.clone();
-        opening.excludes = sources::excludes(&self.exclude_files, &self.excludes, &self.includes)?;
         let is_fat = matches!(options, Options::Fat(_));
         if self.amendments.file_contexts.is_some() && !matches!(options, Options::Ext(_)) {
             return Err(Error::usage("SELinux contexts are those of ext images"));
         }
-        if self.is_only_listed && self.amendments.manifest.is_none() {
-            return Err(Error::usage("only listed files are kept by a manifest"));
-        }
-        opening.amendments = self.wanted_amendments().read(true)?;
-        opening.registries = self.registries();
+        let mut opening = self.opening()?;
         opening.dropped.all |= is_fat && self.is_lossy;
-        let purpose = Purpose::Build { latest: self.made };
+        let purpose = self.purpose();
         let (below, source) = if self.is_shared {
             let steps = sources::open_steps(&self.sources, &opening, purpose)?;
             (steps.below, steps.whole)
         } else {
             (Vec::new(), sources::open_layers(&self.sources, &opening, purpose)?)
         };
-        let names: Vec<String> =
-            self.sources.iter().map(|path| path.display().to_string()).collect();
         let traces: Vec<_> = self.traces.iter().map(|trace| trace.events.clone()).collect();
         let composition = Composition {
             source: source.as_ref(),
-            name: &names.join(", "),
+            name: &self.shown_sources(),
             traces: &traces,
             storage: Storage { kind: self.storage.into(), chunk: ByteLen::new(self.chunk) },
             destination: Destination::whole(&target),
@@ -679,6 +675,30 @@ impl Build {
         let shape = image.volume();
         let used = (shape.blocks - shape.free_blocks) * u64::from(shape.block_size);
         Ok(Built { len: len.get(), used, files: image.files()?, uuid: shape.uuid })
+    }
+
+    /// How the sources are opened.
+    fn opening(&self) -> Result<SourceOptions, Error> {
+        if self.is_only_listed && self.amendments.manifest.is_none() {
+            return Err(Error::usage("only listed files are kept by a manifest"));
+        }
+        Ok(SourceOptions {
+            excludes: sources::excludes(&self.exclude_files, &self.excludes, &self.includes)?,
+            amendments: self.wanted_amendments().read(true)?,
+            registries: self.registries(),
+            ..self.options.clone()
+        })
+    }
+
+    fn purpose(&self) -> Purpose {
+        Purpose::Build { latest: self.made }
+    }
+
+    /// The sources' names in errors.
+    fn shown_sources(&self) -> String {
+        let names: Vec<String> =
+            self.sources.iter().map(|path| path.display().to_string()).collect();
+        names.join(", ")
     }
 
     /// The changes to the tree. Without a source, a manifest is all of it.
