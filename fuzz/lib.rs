@@ -29,10 +29,12 @@ mod ffs_journals;
 #[path = "../crates/ffs/tests/testsuite/damage/quotas.rs"]
 #[allow(dead_code, reason = "the tests look at what came of an input")]
 mod ffs_quotas;
-#[path = "../crates/qcow2/tests/damage/images.rs"]
-mod qcow2_images;
 #[path = "../crates/source/tests/damage/lists.rs"]
 mod lists;
+#[path = "../crates/qcow2/tests/damage/images.rs"]
+mod qcow2_images;
+#[path = "../crates/vhd/tests/damage/footers.rs"]
+mod vhd_footers;
 
 use damage::{images, in_use, quotas};
 use seekless_device::MemoryDevice;
@@ -77,6 +79,18 @@ pub fn run_qcow2(data: &[u8]) {
     qcow2_images::exercise(qcow2_images::patched(qcow2_images::unpack(compressed), rest));
 }
 
+/// Reads a disk behind which a damaged VHD footer stands.
+pub fn run_vhd(data: &[u8]) {
+    vhd_footers::run(data);
+}
+
+/// Reads a definition of a partition.
+pub fn run_definitions(data: &[u8]) {
+    use seekless_compose::definitions::Definition;
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let _ = Definition::parse("a.conf".as_ref(), text, seekless_partition::Architecture::X86_64);
+}
+
 /// Disks that are shorter are read as a whole.
 const SHORT: u64 = 1 << 20;
 
@@ -99,7 +113,8 @@ pub fn run_mtree(data: &[u8]) {
 pub fn run_simg(data: &[u8]) {
     use seekless_device::BlockDevice;
     use seekless_units::ByteLen;
-    let open = |bytes: &[u8]| seekless_simg::Disk::open(Arc::new(MemoryDevice::new(bytes.to_vec())));
+    let open =
+        |bytes: &[u8]| seekless_simg::Disk::open(Arc::new(MemoryDevice::new(bytes.to_vec())));
     let Ok(disk) = open(data) else { return };
     let len = disk.len().get();
     let part = len.min(4096);
@@ -136,7 +151,8 @@ pub fn run_fat(data: &[u8]) {
     let Ok(repaired) = seekless_fat::repair(device.clone(), seekless_fat::LostChains::Kept) else {
         return;
     };
-    let again = seekless_fat::repair(device, seekless_fat::LostChains::Kept).expect("repaired once");
+    let again =
+        seekless_fat::repair(device, seekless_fat::LostChains::Kept).expect("repaired once");
     if repaired.outcome != seekless_fs::check::Outcome::Left {
         assert_eq!(again.outcome, seekless_fs::check::Outcome::Clean, "{:#?}", again.report);
     }

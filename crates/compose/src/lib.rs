@@ -44,6 +44,9 @@ pub mod older;
 mod opened;
 pub mod options;
 pub mod per_layer;
+#[cfg(test)]
+#[path = "../../fs/tests/shared/property.rs"]
+mod property;
 pub mod rearrange;
 pub mod registries;
 pub mod sharing;

@@ -3,6 +3,15 @@
 #[path = "../../fs/tests/shared/skip.rs"]
 mod skip;
 
+#[path = "../../fs/tests/shared/property.rs"]
+mod property;
+
+#[path = "damage/footers.rs"]
+mod footers;
+
+use property::for_all;
+use proptest::collection::vec;
+use proptest::prelude::any;
 use seekless_device::MemoryDevice;
 use seekless_units::{ByteLen, Lba};
 use seekless_vhd::{LONGEST, TooLong, disk_in, footer, is_image};
@@ -50,6 +59,22 @@ fn a_changed_footer_is_none() {
     for cut in [vec![], image[..4096].to_vec(), image[512..].to_vec(), image[4097..].to_vec()] {
         assert!(!is_image(&MemoryDevice::new(cut)));
     }
+}
+
+/// The seeds of the fuzz target, and any others.
+#[test]
+fn damaged_footers() {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/vhd");
+    let seeds: Vec<_> = fs::read_dir(dir).expect("a corpus").collect();
+    assert!(seeds.len() > 3);
+    for seed in seeds {
+        footers::run(&fs::read(seed.expect("an entry").path()).expect("a seed"));
+    }
+    let patch = (0..512u16, any::<u8>());
+    for_all(2000, (0..20u8, any::<u8>(), vec(patch, 0..4)), |(sectors, how, patches)| {
+        let patches = patches.into_iter().flat_map(|(at, byte)| [at as u8, (at >> 8) as u8, byte]);
+        footers::run(&[sectors, how].into_iter().chain(patches).collect::<Vec<_>>());
+    });
 }
 
 #[test]

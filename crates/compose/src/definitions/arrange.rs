@@ -122,6 +122,10 @@ impl Left {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::property::for_all;
+    use proptest::collection::vec;
+    use proptest::option;
+    use proptest::prelude::{Just, Strategy, any, prop_oneof};
 
     const M: u64 = 1 << 20;
 
@@ -173,5 +177,33 @@ mod tests {
         let arranged = arrange(&pairs, Some(ByteLen::new(111 * M + 5 * GRAIN))).expect("room");
         let places = [(M, 50 * M), (101 * M, 10 * M)];
         assert_eq!(arranged.places, places.map(|(at, len)| (ByteLen::new(at), ByteLen::new(len))));
+    }
+
+    /// Sizes as definitions may have them, the largest too.
+    #[test]
+    fn any_demands_are_met_or_too_large() {
+        let ends = [0, 1, 2, 2559, u64::MAX / GRAIN - 300, u64::MAX / GRAIN];
+        let size = prop_oneof![
+            any::<u64>().prop_map(|n| n % (1 << 20)),
+            any::<usize>().prop_map(move |n| ends[n % ends.len()])
+        ];
+        let weight = prop_oneof![Just(0), 0..=1_000_000u32, Just(1_000_000)];
+        let one = (size.clone(), option::of(size.clone()), weight).prop_map(|(a, b, weight)| {
+            let least = b.map_or(a, |b| a.min(b)) * GRAIN;
+            let most = b.map_or(u64::MAX, |b| a.max(b) * GRAIN);
+            Demand { least, most, weight }
+        });
+        let all = (vec((one.clone(), one), 1..6), option::of(size.prop_map(|size| size * GRAIN)));
+        for_all(2000, all, |(demands, disk)| {
+            let disk = disk.map(ByteLen::new);
+            let Ok(arranged) = arrange(&demands, disk) else { return };
+            assert!(disk.is_none_or(|disk| disk == arranged.disk));
+            let mut end = FIRST;
+            for ((part, padding), (start, len)) in demands.iter().zip(&arranged.places) {
+                assert!(start.get() >= end && len.get() >= part.least && len.get() <= part.most);
+                end = start.get() + len.get() + padding.least;
+            }
+            assert!(end <= arranged.disk.get());
+        });
     }
 }

@@ -145,40 +145,59 @@ impl From<String> for Refusal {
 /// [`ListError`] with the line.
 pub(super) fn read(path: &Path, architecture: Architecture) -> Result<Definition, ListError> {
     let io = |error| ListError::Io { path: path.into(), error };
-    let text = std::fs::read_to_string(path).map_err(io)?;
-    let refused = |line: usize, why: Refusal| {
-        let path = path.to_path_buf();
-        match why {
-            Refusal::Malformed(why) => ListError::Line { path, line, why },
-            Refusal::Unsupported(why) => ListError::Unsupported { path, line, why },
-        }
-    };
-    let mut settings = Settings::default();
-    let (mut is_in_section, mut last) = (false, 1);
-    for (line, text) in logical_lines(&text) {
-        last = line;
-        match text.as_str() {
-            "" => {}
-            "[Partition]" => is_in_section = true,
-            text if text.starts_with('[') => {
-                let why = format!("the section {text}: definitions have [Partition] only");
-                return Err(refused(line, why.into()));
+    Definition::parse(path, &std::fs::read_to_string(path).map_err(io)?, architecture)
+}
+
+impl Definition {
+    /// Reads the text of a file, whose path is shown in errors. Types are those of the architecture.
+    ///
+    /// ```
+    /// use seekless_compose::definitions::Definition;
+    /// use seekless_partition::Architecture;
+    ///
+    /// let text = "[Partition]\nType=root\nWeight=heavy\n";
+    /// let error = Definition::parse("root.conf".as_ref(), text, Architecture::X86_64).unwrap_err();
+    /// assert_eq!(error.to_string(), "root.conf, line 3: Weight=: a number from 0 to 1000000");
+    /// ```
+    ///
+    /// # Errors
+    /// [`ListError::Line`] for a malformed line, [`ListError::Unsupported`] for a setting that is not
+    /// supported.
+    pub fn parse(path: &Path, text: &str, architecture: Architecture) -> Result<Self, ListError> {
+        let refused = |line: usize, why: Refusal| {
+            let path = path.to_path_buf();
+            match why {
+                Refusal::Malformed(why) => ListError::Line { path, line, why },
+                Refusal::Unsupported(why) => ListError::Unsupported { path, line, why },
             }
-            text => {
-                let pair = text.split_once('=').filter(|_| is_in_section);
-                let Some((name, value)) = pair else {
-                    let why = "neither a setting in [Partition] nor a comment".to_owned();
+        };
+        let mut settings = Settings::default();
+        let (mut is_in_section, mut last) = (false, 1);
+        for (line, text) in logical_lines(text) {
+            last = line;
+            match text.as_str() {
+                "" => {}
+                "[Partition]" => is_in_section = true,
+                text if text.starts_with('[') => {
+                    let why = format!("the section {text}: definitions have [Partition] only");
                     return Err(refused(line, why.into()));
-                };
-                let set = settings.set(name.trim(), value.trim(), architecture);
-                set.map_err(|why| refused(line, why))?;
+                }
+                text => {
+                    let pair = text.split_once('=').filter(|_| is_in_section);
+                    let Some((name, value)) = pair else {
+                        let why = "neither a setting in [Partition] nor a comment".to_owned();
+                        return Err(refused(line, why.into()));
+                    };
+                    let set = settings.set(name.trim(), value.trim(), architecture);
+                    set.map_err(|why| refused(line, why))?;
+                }
             }
         }
+        if !is_in_section {
+            return Err(refused(last, "no section [Partition]".to_owned().into()));
+        }
+        settings.definition(path).map_err(|why| refused(last, why))
     }
-    if !is_in_section {
-        return Err(refused(last, "no section [Partition]".to_owned().into()));
-    }
-    settings.definition(path).map_err(|why| refused(last, why))
 }
 
 /// Lines with their numbers, without comments; a backslash at the end joins a line with the next, as
@@ -513,12 +532,13 @@ pub(super) fn name(definitions: &mut [Definition]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::property::for_all;
+    use proptest::collection::vec;
+    use proptest::prelude::any;
 
     fn read_text(text: &str) -> Result<Definition, String> {
-        let dir = tempfile::tempdir().expect("dir");
-        let path = dir.path().join("one.conf");
-        std::fs::write(&path, text).expect("write");
-        read(&path, Architecture::X86_64).map_err(|error| {
+        let path = Path::new("one.conf");
+        Definition::parse(path, text, Architecture::X86_64).map_err(|error| {
             error.to_string().split_once("one.conf, ").expect("a place").1.to_owned()
         })
     }
@@ -583,5 +603,43 @@ mod tests {
             assert!(error.starts_with(line), "{text:?}: {error}");
         }
         assert!(read_text("[Partition]\nEncrypt=off\nVerity=off\nFactoryReset=yes\n").is_ok());
+    }
+
+    /// The seeds of the fuzz target, and these with lines cut, doubled and joined, and bytes changed:
+    /// they are definitions or errors with a line.
+    #[test]
+    fn damaged_definitions() {
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/definitions");
+        let mut paths: Vec<_> = std::fs::read_dir(dir).expect("a corpus").collect();
+        paths.sort_by_key(|entry| entry.as_ref().expect("an entry").path());
+        let seed = |entry: std::io::Result<std::fs::DirEntry>| std::fs::read(entry?.path());
+        let seeds: Vec<Vec<u8>> = paths.into_iter().map(|one| seed(one).expect("a seed")).collect();
+        assert!(seeds.len() > 3);
+        let special = b"\n=[]\\#;/%:0189KMGTE ";
+        let change = (any::<u8>(), any::<u16>(), any::<u16>());
+        for_all(3000, (0..seeds.len(), vec(change, 0..5)), |(seed, changes)| {
+            let mut text = seeds[seed].clone();
+            for (kind, place, other) in changes {
+                let at = usize::from(place) % text.len();
+                let from = usize::from(other) % text.len();
+                match kind % 3 {
+                    0 => text[at] = special[usize::from(other) % special.len()],
+                    1 => {
+                        drop(text.splice(
+                            at..at,
+                            text[from..].iter().take(20).copied().collect::<Vec<_>>(),
+                        ))
+                    }
+                    _ => drop(text.drain(at..text.len().min(at + 1 + from % 4))),
+                }
+                if text.is_empty() {
+                    return;
+                }
+            }
+            let text = String::from_utf8_lossy(&text);
+            if let Err(error) = read_text(&text) {
+                assert!(error.starts_with("line "), "{text:?}: {error}");
+            }
+        });
     }
 }
