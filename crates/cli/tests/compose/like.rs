@@ -207,7 +207,7 @@ fn successive(name: &str, seed: u64, options: &[&str]) {
             all.extend([*pair.0, *pair.1]);
             all
         });
-    for step in 1..4 {
+    for step in 1..if is_campaign { 4 } else { 3 } {
         let steps = 1 + random.below(60);
         change(Path::new(&root), &mut random, steps);
         if is_campaign {

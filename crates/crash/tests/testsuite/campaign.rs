@@ -79,7 +79,7 @@ fn single_operations_survive_every_crash_under_soft_updates() {
 fn single_operations_survive_crashes_when_written_at_once() {
     for discipline in [Discipline::Sync, Discipline::Normal] {
         for target in &FORMATS {
-            let settings = settings(discipline, Extent::Sample(60), 2);
+            let settings = settings(discipline, Extent::Sample(30), 2);
             let (wrong, _) = look(target, settings, &workloads(target, "singles"));
             assert!(wrong.is_none(), "{}", wrong.unwrap_or_default());
         }
@@ -279,7 +279,7 @@ fn stays_mended(under_soft_updates: Extent) {
                 // Most were faults of soft updates.
                 let extent = match discipline {
                     Discipline::SoftUpdates => under_soft_updates,
-                    _ => Extent::Sample(40),
+                    _ => Extent::Sample(20),
                 };
                 let (wrong, _) = look(target, settings(discipline, extent, 2), &[script]);
                 assert!(wrong.is_none(), "{}", wrong.unwrap_or_default());

@@ -11,7 +11,7 @@ use seekless_fs::{FsError, Inspect, Location, Timestamp};
 use seekless_units::{ByteLen, Lba};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -107,11 +107,16 @@ fn bytes_of(device: &dyn BlockDevice) -> Result<Vec<u8>, FsError> {
 fn e2fsck(bytes: &[u8], how: &str) -> (Vec<u8>, i32, String) {
     let path = scratch();
     std::fs::write(&path, bytes).unwrap();
-    let done = Command::new("e2fsck").arg(how).arg(&path).output().unwrap();
+    let (code, said) = e2fsck_of(&path, how);
     let after = std::fs::read(&path).unwrap();
     std::fs::remove_file(&path).unwrap();
+    (after, code, said)
+}
+
+fn e2fsck_of(path: &Path, how: &str) -> (i32, String) {
+    let done = Command::new("e2fsck").arg(how).arg(path).output().unwrap();
     let said = String::from_utf8_lossy(&done.stdout).into_owned();
-    (after, done.status.code().unwrap_or(99), said)
+    (done.status.code().unwrap_or(99), said)
 }
 
 /// The result of `e2fsck -fn` for an image. Many states recover to the same image, which is judged
@@ -122,7 +127,10 @@ fn findings(bytes: &[u8]) -> (i32, String) {
     if let Some(known) = JUDGED.lock().unwrap().get(&digest) {
         return known.clone();
     }
-    let (_, code, said) = e2fsck(bytes, "-fn");
+    let path = scratch();
+    std::fs::write(&path, bytes).unwrap();
+    let (code, said) = e2fsck_of(&path, "-fn");
+    std::fs::remove_file(&path).unwrap();
     JUDGED.lock().unwrap().insert(digest, (code, said.clone()));
     (code, said)
 }

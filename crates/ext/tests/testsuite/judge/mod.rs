@@ -167,9 +167,9 @@ fn quota_and_project() {
 }
 
 #[test]
-fn a_hundred_thousand_names() {
-    let load = populate::Load { names: 100_000, ..Default::default() };
-    judge("names", 512 << 20, &["-t", "ext4", "-b", "1024", "-N", "120000"], &load);
+fn thirty_thousand_names() {
+    let load = populate::Load { names: 30_000, ..Default::default() };
+    judge("names", 128 << 20, &["-t", "ext4", "-b", "1024", "-N", "40000"], &load);
 }
 
 #[test]

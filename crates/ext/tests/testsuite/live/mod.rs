@@ -107,7 +107,7 @@ fn a_tree_removed_from_below_leaves_nothing() {
     for (n, shape) in SHAPES.iter().enumerate() {
         for discipline in shape.disciplines() {
             let some = [0, 2, 40];
-            let first = if n < 5 { 0 } else { 2 };
+            let first = if n < 2 { 0 } else { 2 };
             for &seconds in &some[first..] {
                 let mut replay = replay(shape, discipline);
                 replay.nest_and_remove(12, seconds);

@@ -10,12 +10,14 @@ use seekless_fs::Inspect;
 use seekless_fs::format::OpenOptions;
 use seekless_units::ByteLen;
 use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Shape {
     /// What mke2fs is to make; `ext4-wide` has descriptors of 64 bytes.
     pub(crate) kind: &'static str,
@@ -222,11 +224,22 @@ pub(crate) fn run(program: &str, args: &[&str]) {
 
 /// An empty image.
 pub(crate) fn image(shape: &Shape) -> Arc<MemoryDevice> {
-    image_with(shape, |_| ())
+    /// Each is made once: most tests begin with several of them.
+    static MADE: Mutex<BTreeMap<Shape, Arc<OnceLock<Vec<u8>>>>> = Mutex::new(BTreeMap::new());
+    if shape.mebibytes > 32 {
+        return image_with(shape, |_| ());
+    }
+    let made = MADE.lock().unwrap().entry(*shape).or_default().clone();
+    let bytes = made.get_or_init(|| make(shape, |_| ()));
+    Arc::new(MemoryDevice::new(bytes.clone()))
 }
 
 /// An empty image, with something done to its file.
 pub(crate) fn image_with(shape: &Shape, then: impl FnOnce(&str)) -> Arc<MemoryDevice> {
+    Arc::new(MemoryDevice::new(make(shape, then)))
+}
+
+fn make(shape: &Shape, then: impl FnOnce(&str)) -> Vec<u8> {
     let path = scratch();
     let size = format!("{}M", shape.mebibytes);
     let block = shape.block.to_string();
@@ -247,7 +260,7 @@ pub(crate) fn image_with(shape: &Shape, then: impl FnOnce(&str)) -> Arc<MemoryDe
     then(file);
     let bytes = std::fs::read(&path).unwrap();
     std::fs::remove_file(&path).unwrap();
-    Arc::new(MemoryDevice::new(bytes))
+    bytes
 }
 
 pub(crate) fn options() -> LiveOptions {
@@ -320,9 +333,15 @@ fn open(device: Arc<dyn BlockDevice>) -> Arc<dyn Inspect> {
 /// What an image holds, in a file.
 pub(crate) fn written(device: &MemoryDevice) -> PathBuf {
     let path = scratch();
-    let mut bytes = vec![0; device.len().get() as usize];
-    device.read(seekless_units::Lba::ZERO, &mut bytes).unwrap();
-    std::fs::write(&path, bytes).unwrap();
+    let mut file = std::fs::File::create(&path).unwrap();
+    // In parts: memory for all of them at once would take as long again.
+    let mut part = vec![0; 1 << 20];
+    let len = device.len().get();
+    for at in (0..len).step_by(part.len()) {
+        let part = &mut part[..(len - at).min(1 << 20) as usize];
+        device.read_bytes(ByteLen::new(at), part).unwrap();
+        file.write_all(part).unwrap();
+    }
     path
 }
 
