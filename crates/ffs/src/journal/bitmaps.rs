@@ -19,7 +19,7 @@ use zerocopy::byteorder::LE;
 pub(super) struct Groups {
     held: BTreeMap<GroupNo, Held>,
     /// Index blocks through which others were found: they become free behind those.
-    late: Vec<Extent>,
+    late: BTreeMap<GroupNo, Vec<Extent>>,
     freed: Freed,
 }
 
@@ -110,7 +110,7 @@ impl Groups {
     /// # Errors
     /// As [`Groups::is_written`].
     pub(super) fn free_late(&mut self, volume: &Volume, run: Extent) -> Result<(), FsError> {
-        self.late.push(run);
+        self.late.entry(volume.sb.group_of(run.start)).or_default().push(run);
         self.set_free(volume, run, true)
     }
 
@@ -234,7 +234,7 @@ impl Groups {
         bytes: &[u8],
     ) -> Result<Vec<u8>, FsError> {
         let mut early = bytes.to_vec();
-        let ours = self.late.iter().filter(|run| sb.group_of(run.start) == number);
+        let ours = self.late.get(&number).into_iter().flatten();
         let mut group = GroupMut::check(sb, number, &mut early)?;
         let directories = group.summary().ndir;
         for run in ours {

@@ -80,7 +80,7 @@ impl Pass {
             if !seen.insert(tree.block) {
                 return Err(invalid("index block", tree.block.get(), Location::of("block map")));
             }
-            for (at, block) in self.staged.numbers(&inode, tree.block)? {
+            for (at, block) in self.staged.numbers(&inode, tree)? {
                 let run = self.staged.checked(Extent::new(block, frags), &inode)?;
                 // Its own records decide.
                 if self.runs.contains_key(&self.block_of(block)) {
@@ -108,19 +108,24 @@ impl Pass {
     /// Frees fragments that a file gives up, except for those that another has since.
     ///
     /// # Errors
-    /// [`FsError::Corrupt`] when a map has wrong numbers.
+    /// [`FsError::Corrupt`] when a map has wrong numbers, or a file gives up fragments with records
+    /// that were given up before.
     pub(super) fn give_up(&mut self, ino: Ino, run: Extent) -> Result<(), FsError> {
         if !self.runs.contains_key(&self.block_of(run.start)) {
             return self.staged.groups.set_free(&self.staged.volume, run, true);
         }
+        let mut taken = Vec::new();
+        for owner in self.owners(run).into_iter().filter(|owner| owner.ino != ino) {
+            let inode = self.staged.inode(owner.ino)?;
+            taken.extend(self.staged.mapped(&inode, owner.part)?);
+        }
         for fragment in (run.start.get()..run.end().get()).map(BlockNo::new) {
-            let mut is_taken = false;
-            for owner in self.owners(fragment).into_iter().filter(|owner| owner.ino != ino) {
-                let inode = self.staged.inode(owner.ino)?;
-                let mapped = self.staged.mapped(&inode, owner.part)?;
-                is_taken |= mapped.is_some_and(|run| run.contains(fragment));
+            // The records of the block are looked at for each of its fragments once at most.
+            if !self.given_up.insert(fragment) {
+                let place = Location::of("block map").in_inode(ino).in_block(fragment);
+                return Err(invalid("owners of a fragment", 2, place));
             }
-            if !is_taken {
+            if !taken.iter().any(|run| run.contains(fragment)) {
                 let one = Extent::new(fragment, 1);
                 self.staged.groups.set_free(&self.staged.volume, one, true)?;
             }

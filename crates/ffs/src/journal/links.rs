@@ -16,7 +16,7 @@ pub(super) struct FoundEntry {
     pub(super) kind: Option<FileKind>,
     /// It is `.` or `..`.
     pub(super) is_dot: bool,
-    /// The fragments of its block, and the byte there at which it begins.
+    /// The fragment that contains it, and the byte there at which it begins.
     run: Extent,
     at: usize,
 }
@@ -101,10 +101,6 @@ impl Pass {
         let Some((_, kind)) = names.base else { return Ok(()) };
         names.remaining = Some(remaining);
         let has_two_kinds = names.has_two_kinds;
-        // Only the last of many links needs them.
-        let is_last = remaining.links == remaining.dots || remaining.links == 1;
-        let slots = names.places.keys().copied();
-        let slots: Vec<Slot> = slots.filter(|_| is_last).collect();
         if has_two_kinds {
             self.staged.groups.doubt(&self.staged.volume, ino)?;
         }
@@ -113,12 +109,12 @@ impl Pass {
         if is_directory && links == 1 && remaining.dots == 0 {
             // It was emptied before its name was cleared.
             links = 0;
-            self.clear_name(ino, &slots)?;
+            self.clear_name(ino, &self.slots(ino))?;
         }
         if is_directory && links == remaining.dots {
             links = 0;
             // Its own links count no more: directories in it need not lower them.
-            for slot in slots.iter().filter(|slot| slot.at == PARENT_AT) {
+            for slot in self.slots(ino).iter().filter(|slot| slot.at == PARENT_AT) {
                 self.detach(slot.dir, ino)?;
             }
         }
@@ -134,6 +130,11 @@ impl Pass {
         }
         self.staged.groups.use_inode(&self.staged.volume, ino)?;
         self.set_links(&inode, links)
+    }
+
+    /// The places where names of a file may be. Only its last link needs them.
+    fn slots(&self, ino: Ino) -> Vec<Slot> {
+        self.names.get(&ino).map(|names| names.places.keys().copied().collect()).unwrap_or_default()
     }
 
     fn set_links(&mut self, inode: &Inode, links: u32) -> Result<(), FsError> {
@@ -190,6 +191,10 @@ impl Pass {
         let Some(run) = self.staged.mapped(&dir, super::parts::FilePart::Data(block))? else {
             return Ok(None);
         };
+        let (fsize, sb) = (u64::from(self.staged.volume.sb.fsize), &self.staged.volume.sb);
+        // A unit lies in one fragment.
+        let run = Extent::new(run.start + within / fsize, 1);
+        let within = within % fsize;
         let bytes = self.staged.contents(run)?;
         let start = index(within) / DIRECTORY_UNIT * DIRECTORY_UNIT;
         let Some(unit) = bytes.get(start..start + DIRECTORY_UNIT) else { return Ok(None) };

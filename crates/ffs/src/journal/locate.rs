@@ -6,11 +6,11 @@ use crate::inode::Inode;
 use crate::ondisk::{JOURNAL_FLAGS, JOURNAL_LEAST, JOURNAL_MODE, JOURNAL_NAME, ROOT};
 use crate::volume::Volume;
 use seekless_fs::FsError;
-use seekless_fs::field::{invalid, range};
+use seekless_fs::field::invalid;
 use seekless_units::{Extent, Ino};
 
-/// The longest journal that is read, in bytes: eight times the longest that tunefs makes.
-const LONGEST: u64 = 256 << 20;
+/// The longest journal that is read, in bytes: twice the longest that tunefs makes.
+const LONGEST: u64 = 64 << 20;
 
 /// The file of a journal.
 pub(super) enum Found {
@@ -42,7 +42,8 @@ pub(super) fn find(volume: &Volume) -> Result<Found, FsError> {
         return Ok(Found::Unusable("it is one of another mount".into()));
     }
     if inode.len > LONGEST {
-        return Err(range("di_size", inode.len, LONGEST, place().in_inode(inode.ino)));
+        let what = format!("inode {}, .sujournal, has more than {LONGEST} bytes", inode.ino);
+        return Ok(Found::Unusable(what));
     }
     Ok(Found::Journal(Box::new(inode)))
 }

@@ -82,14 +82,15 @@ impl Staged {
     /// The block numbers in an index block that are set, each with its place.
     ///
     /// # Errors
-    /// [`FsError::Corrupt`] for a block that is none of the volume's.
+    /// [`FsError::Corrupt`] for a block that is none of the volume's, or that is in another map.
     pub(super) fn numbers(
-        &self,
+        &mut self,
         inode: &Inode,
-        block: BlockNo,
+        tree: Tree,
     ) -> Result<Vec<(u64, BlockNo)>, FsError> {
+        self.claim(inode.ino, tree.part(), tree.block)?;
         let sb = &self.volume.sb;
-        let bytes = self.contents(self.index_run(inode, block)?)?;
+        let bytes = self.contents(self.index_run(inode, tree.block)?)?;
         let number = |at| (at, BlockNo::new(sb.pointer(&bytes, at)));
         Ok((0..sb.pointers()).map(number).filter(|(_, number)| *number != BlockNo::ZERO).collect())
     }
@@ -175,8 +176,9 @@ impl Staged {
     /// All fragments of a file, each run with its part.
     ///
     /// # Errors
-    /// [`FsError::Corrupt`] when its map has wrong numbers, or more fragments than the volume.
-    pub(super) fn runs(&self, inode: &Inode) -> Result<Vec<(FilePart, Extent)>, FsError> {
+    /// [`FsError::Corrupt`] when its map has wrong numbers, index blocks of another map, or more
+    /// fragments than the volume.
+    pub(super) fn runs(&mut self, inode: &Inode) -> Result<Vec<(FilePart, Extent)>, FsError> {
         let mut found = Vec::new();
         for at in 0..inode.ext_blocks.len() {
             if let Some(run) = self.attribute_run(inode, at)? {
@@ -200,7 +202,7 @@ impl Staged {
         let mut next = self.trees(inode);
         while let Some(tree) = next.pop() {
             found.push((tree.part(), take(self.index_run(inode, tree.block)?)?));
-            for (at, block) in self.numbers(inode, tree.block)? {
+            for (at, block) in self.numbers(inode, tree)? {
                 match self.below(tree, at, block) {
                     Some(below) => next.push(below),
                     None => {

@@ -63,12 +63,13 @@ impl Pass {
 
     /// Notes the names in a directory that is reclaimed.
     fn drop_entries(&mut self, dir: &Inode) -> Result<(), FsError> {
-        let sb = &self.staged.volume.sb;
         let is_detached = self.detached.contains(&dir.ino);
         let runs = self.staged.runs(dir)?;
         for (part, run) in runs {
             let FilePart::Data(block) = part else { continue };
+            self.staged.claim(dir.ino, part, run.start)?;
             let bytes = self.staged.contents(run)?;
+            let sb = &self.staged.volume.sb;
             let start = block * u64::from(sb.bsize);
             for (n, unit) in (0u64..).zip(bytes.chunks(DIRECTORY_UNIT)) {
                 let base = start + n * wide(DIRECTORY_UNIT);

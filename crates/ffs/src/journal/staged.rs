@@ -1,12 +1,14 @@
 //! A volume with changes that are not written yet.
 
 use super::bitmaps::Groups;
+use super::parts::FilePart;
+use super::records::Owner;
 use crate::inode::Inode;
 use crate::inode_edit::InodeMut;
 use crate::volume::Volume;
-use seekless_fs::FsError;
-use seekless_fs::field::{index, wide};
-use seekless_units::{Extent, Ino};
+use seekless_fs::field::{index, invalid, wide};
+use seekless_fs::{FsError, Location};
+use seekless_units::{BlockNo, Extent, Ino};
 use std::collections::BTreeMap;
 
 /// A volume as it will be.
@@ -17,6 +19,8 @@ pub(super) struct Staged {
     fragments: BTreeMap<u64, Vec<u8>>,
     /// The bytes of changed inodes.
     inodes: BTreeMap<Ino, Vec<u8>>,
+    /// The owners of index blocks and blocks of directories that were read as a whole.
+    claimed: BTreeMap<BlockNo, Owner>,
 }
 
 impl Staged {
@@ -26,6 +30,7 @@ impl Staged {
             groups: Groups::default(),
             fragments: BTreeMap::new(),
             inodes: BTreeMap::new(),
+            claimed: BTreeMap::new(),
         }
     }
 
@@ -68,6 +73,25 @@ impl Staged {
             return Inode::decode(sb, ino, &vec![0; index(sb.inode_size())]);
         }
         self.volume.inode(ino)
+    }
+
+    /// Notes the part of a file for which a block is read as a whole. Each block is read for one: so
+    /// the work of a recovery is bounded by the blocks that it reads, whatever their pointers are.
+    ///
+    /// # Errors
+    /// [`FsError::Corrupt`] when it was read for another part, or for another file.
+    pub(super) fn claim(
+        &mut self,
+        ino: Ino,
+        part: FilePart,
+        block: BlockNo,
+    ) -> Result<(), FsError> {
+        let owner = Owner { ino, part };
+        if *self.claimed.entry(block).or_insert(owner) != owner {
+            let place = Location::of("block map").in_inode(ino).in_block(block);
+            return Err(invalid("owners of a block", 2, place));
+        }
+        Ok(())
     }
 
     /// Changes an inode.

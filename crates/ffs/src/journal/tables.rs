@@ -4,7 +4,7 @@ use super::records::{JournalRecord, Owner, Reference, Run, Slot};
 use super::staged::Staged;
 use crate::volume::Volume;
 use seekless_fs::FileKind;
-use seekless_units::{BlockNo, Ino};
+use seekless_units::{BlockNo, Extent, Ino};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A recovery under way.
@@ -12,6 +12,8 @@ pub(super) struct Pass {
     pub(super) staged: Staged,
     /// Fragments that were allocated and freed, by the first fragment of their block, in order.
     pub(super) runs: BTreeMap<BlockNo, Vec<BlockRecord>>,
+    /// Fragments of blocks with records that a file gave up.
+    pub(super) given_up: BTreeSet<BlockNo>,
     /// Files with such records.
     pub(super) touched: BTreeSet<Ino>,
     /// The length to which a file that is not durable was cut last, at most.
@@ -127,6 +129,7 @@ impl Pass {
         let mut pass = Self {
             staged: Staged::new(volume),
             runs: BTreeMap::new(),
+            given_up: BTreeSet::new(),
             touched: BTreeSet::new(),
             cuts: BTreeMap::new(),
             names: BTreeMap::new(),
@@ -187,10 +190,10 @@ impl Pass {
         BlockNo::new(fragment.get() - within)
     }
 
-    /// The owners of a fragment in the journal, each once.
-    pub(super) fn owners(&self, fragment: BlockNo) -> BTreeSet<Owner> {
-        let records = self.runs.get(&self.block_of(fragment)).into_iter().flatten();
-        let ours = records.filter(|record| record.run.extent.contains(fragment));
+    /// The owners of fragments of a block in the journal, each once.
+    pub(super) fn owners(&self, run: Extent) -> BTreeSet<Owner> {
+        let records = self.runs.get(&self.block_of(run.start)).into_iter().flatten();
+        let ours = records.filter(|record| record.run.extent.overlaps(run));
         ours.map(|record| record.run.owner).collect()
     }
 }

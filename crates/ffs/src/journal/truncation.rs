@@ -138,7 +138,7 @@ impl Pass {
         let run = Extent::new(root.block, frags);
         let mut bytes = self.staged.contents(run)?;
         let mut has_changed = false;
-        for (at, block) in self.staged.numbers(inode, root.block)? {
+        for (at, block) in self.staged.numbers(inode, root)? {
             let first = root.first + at * each;
             if first + each <= blocks {
                 continue;

@@ -3,6 +3,7 @@
 //! the same volume as a check of the whole.
 
 mod forged;
+mod hostile;
 mod rules;
 mod unusable;
 mod volume;
@@ -93,7 +94,11 @@ fn contents(device: &dyn BlockDevice) -> Vec<u8> {
 }
 
 fn findings(bytes: &[u8]) -> Vec<String> {
-    let report = seekless_ffs::check(Arc::new(MemoryDevice::new(bytes.to_vec()))).unwrap();
+    findings_of(Arc::new(MemoryDevice::new(bytes.to_vec())))
+}
+
+fn findings_of(device: Arc<dyn BlockDevice>) -> Vec<String> {
+    let report = seekless_ffs::check(device).unwrap();
     report
         .findings
         .iter()
