@@ -2,10 +2,11 @@
 
 use super::{examine, problems, superblock};
 use crate::journal::{Journal, JournalRecovery, is_pending, look};
-use seekless_device::{BlockDevice, Overlay};
+use seekless_device::{BlockDevice, DeviceError, Overlay};
 use seekless_fs::check::Report;
 use seekless_fs::patches::Patches;
 use seekless_fs::{FsError, Location};
+use seekless_units::BlockNo;
 use std::sync::Arc;
 
 /// Bytes that are copied at a time where a recovery is not to be written.
@@ -38,7 +39,7 @@ pub(super) fn state(device: &Arc<dyn BlockDevice>) -> Result<JournalUse, FsError
     }
     let place = Location::of("journal");
     let (mut report, mut exists) = (Report::default(), true);
-    match look(device, &chosen.sb)? {
+    match look(device, &chosen.sb) {
         Journal::Unneeded => return Ok(JournalUse::Unneeded),
         Journal::Pending(recovery) => return Ok(JournalUse::Pending(recovery)),
         Journal::Missing => {
@@ -47,6 +48,16 @@ pub(super) fn state(device: &Arc<dyn BlockDevice>) -> Result<JournalUse, FsError
             report.add(problems::JOURNAL_UNUSABLE, what, place);
         }
         Journal::Unusable(why) => report.add(problems::JOURNAL_UNUSABLE, why, place),
+        Journal::Unreadable(error) => {
+            let place = match &error {
+                DeviceError::Io { at, .. } => {
+                    let fragment = at.to_bytes().get() / u64::from(chosen.sb.fsize);
+                    place.in_block(BlockNo::new(fragment))
+                }
+                _ => place,
+            };
+            report.add(problems::JOURNAL_UNUSABLE, format!("it cannot be read: {error}"), place);
+        }
         Journal::Damaged(error) => {
             let (what, place) = error.finding(place);
             report.add(problems::JOURNAL_DAMAGED, what, place);

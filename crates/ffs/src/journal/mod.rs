@@ -17,7 +17,8 @@
 //! - [`write`](mod@write): the changes, in an order in which they can be cut off
 //!
 //! The pass is computed completely before anything is written. A journal that contradicts itself or
-//! the volume is an error, and then the whole volume is to be checked, as `fsck_ffs` does.
+//! the volume is an error, and then the whole volume is to be checked, as `fsck_ffs` does. So it is
+//! where the device cannot read what the pass needs.
 
 mod bitmaps;
 mod claims;
@@ -39,7 +40,7 @@ use crate::ondisk::flag;
 use crate::superblock::Super;
 use crate::volume::Volume;
 use locate::Found;
-use seekless_device::BlockDevice;
+use seekless_device::{BlockDevice, DeviceError};
 use seekless_fs::check::Tally;
 use seekless_fs::field::range;
 use seekless_fs::patches::Patches;
@@ -59,6 +60,8 @@ pub(crate) enum Journal {
     Missing,
     /// There is no journal of the last mount, for a reason: the whole volume is to be checked.
     Unusable(String),
+    /// The device fails where the journal or its records lead: as well.
+    Unreadable(DeviceError),
     /// The journal contradicts itself or the volume, for a reason: as well, and no crash explains
     /// it.
     Damaged(FsError),
@@ -83,21 +86,18 @@ pub(crate) fn is_pending(sb: &Super) -> bool {
 
 /// Looks at the journal of a volume that was not unmounted, and computes its recovery. Nothing is
 /// written.
-///
-/// # Errors
-/// Errors of the device.
-pub(crate) fn look(device: &Arc<dyn BlockDevice>, sb: &Super) -> Result<Journal, FsError> {
+pub(crate) fn look(device: &Arc<dyn BlockDevice>, sb: &Super) -> Journal {
     if !is_pending(sb) {
-        return Ok(Journal::Unneeded);
+        return Journal::Unneeded;
     }
     if let Some(why) = unsuited(sb) {
-        return Ok(Journal::Unusable(why.into()));
+        return Journal::Unusable(why.into());
     }
     let volume = Volume::with(Arc::clone(device), sb.clone(), false);
     match computed(volume) {
-        Err(error @ FsError::Device(_)) => Err(error),
-        Err(error) => Ok(Journal::Damaged(error)),
-        Ok(journal) => Ok(journal),
+        Err(FsError::Device(error)) => Journal::Unreadable(error),
+        Err(error) => Journal::Damaged(error),
+        Ok(journal) => journal,
     }
 }
 
@@ -200,10 +200,12 @@ pub(crate) enum Recovered {
 /// Recovers a volume by its journal, if it was not unmounted and has a usable one.
 ///
 /// # Errors
-/// Errors of the device.
+/// Errors of the device while it is written.
 pub(crate) fn recover(device: &Arc<dyn BlockDevice>, sb: &Super) -> Result<Recovered, FsError> {
-    match look(device, sb)? {
-        Journal::Unneeded | Journal::Missing | Journal::Unusable(_) => Ok(Recovered::No),
+    match look(device, sb) {
+        Journal::Unneeded | Journal::Missing | Journal::Unusable(_) | Journal::Unreadable(_) => {
+            Ok(Recovered::No)
+        }
         Journal::Damaged(error) => Ok(Recovered::Damaged(error)),
         Journal::Pending(recovery) => {
             recovery.write(&mut Patches::new(Arc::clone(device)))?;

@@ -147,7 +147,7 @@ fn walk(volume: &Volume, runs: &[Extent], sector: u32) -> Result<Walk, FsError> 
             // A segment is at most a block.
             let piece = (len - at).min(PIECE);
             let mut bytes = vec![0; index(piece)];
-            volume.read_bytes(run.start, at, &mut bytes)?;
+            read_piece(volume, run.start, at, &mut bytes)?;
             let is_last = at + piece == len;
             let done = walk_piece(sb, (run.start, at), &bytes, (sector, is_last), &mut found);
             debug_assert!(done > 0 && done <= piece, "the walk moves on");
@@ -155,6 +155,20 @@ fn walk(volume: &Volume, runs: &[Extent], sector: u32) -> Result<Walk, FsError> 
         }
     }
     Ok(found)
+}
+
+/// Reads a piece of the journal. One that cannot be read at once is read by fragments, so that an
+/// error is about the first of these that cannot be read.
+fn read_piece(volume: &Volume, start: BlockNo, skip: u64, bytes: &mut [u8]) -> Result<(), FsError> {
+    if volume.read_bytes(start, skip, bytes).is_ok() {
+        return Ok(());
+    }
+    let mut at = skip;
+    for part in bytes.chunks_mut(index(volume.sb.fsize)) {
+        volume.read_bytes(start, at, part)?;
+        at += wide(part.len());
+    }
+    Ok(())
 }
 
 /// Finds the segments in some bytes of the journal, and returns how many bytes are done: those that

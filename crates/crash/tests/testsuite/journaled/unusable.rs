@@ -3,15 +3,17 @@
 
 use super::volume::{Fields, JOURNAL, Journaled, get, manifest, put};
 use super::writer::{self, Style, put_journal, reference};
-use super::{contents, findings, journal, preened, with_files, with_files_of};
+use super::{contents, findings, findings_of, journal, preened, with_files, with_files_of};
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use seekless_cache::{Config, Discipline};
 use seekless_crash::Target;
-use seekless_device::{MemoryDevice, VirtualClock};
+use seekless_device::{BlockDevice, DeviceError, MemoryDevice, VirtualClock};
 use seekless_ffs::Version;
 use seekless_fs::check::Outcome;
 use seekless_fs::operate::{NewFile, Ownership};
+use seekless_units::{ByteLen, Lba};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The byte of the first segment's header that counts.
@@ -48,6 +50,57 @@ pub(super) fn not_used(bytes: &[u8], code: &str) -> Vec<u8> {
     assert_eq!(repaired.outcome, Outcome::Corrected, "{:?}", repaired.report.findings);
     assert_eq!(findings(&after), Vec::<String>::new());
     after
+}
+
+/// A device with bytes that cannot be read.
+struct Damaged {
+    device: MemoryDevice,
+    lost: Range<u64>,
+}
+
+impl BlockDevice for Damaged {
+    fn len(&self) -> ByteLen {
+        self.device.len()
+    }
+
+    fn read(&self, at: Lba, buf: &mut [u8]) -> Result<(), DeviceError> {
+        let start = at.to_bytes().get();
+        if start < self.lost.end && start + buf.len() as u64 > self.lost.start {
+            return Err(DeviceError::Io { at, source: std::io::Error::other("bad sectors") });
+        }
+        self.device.read(at, buf)
+    }
+
+    fn write(&self, at: Lba, buf: &[u8]) -> Result<(), DeviceError> {
+        self.device.write(at, buf)
+    }
+
+    fn flush(&self) -> Result<(), DeviceError> {
+        self.device.flush()
+    }
+}
+
+/// The whole volume is checked where a block of the journal cannot be read, and the finding names
+/// that block.
+#[test]
+fn journals_that_cannot_be_read_lead_to_a_full_check() {
+    for version in [Version::Ufs2, Version::Ufs1] {
+        let bytes = with_files(version);
+        let fields = Fields::of(&bytes);
+        let (_, places) = fields.journal(&bytes);
+        for at in [0, 1000, places.len() - 1] {
+            let start = places[at] as u64;
+            let lost = start..start + fields.fsize as u64;
+            let device = Arc::new(Damaged { device: MemoryDevice::new(bytes.clone()), lost });
+            let found = findings_of(device.clone());
+            let block = start / fields.fsize as u64;
+            let expected = format!("journal.unusable journal, block {block}: it cannot be read: ");
+            assert!(found[0].starts_with(&expected) && found.len() == 2, "{found:?}");
+            let repaired = seekless_ffs::preen(device.clone()).unwrap();
+            assert_eq!(repaired.outcome, Outcome::Corrected, "{:?}", repaired.report.findings);
+            assert_eq!(findings_of(device), Vec::<String>::new());
+        }
+    }
 }
 
 /// The mount that the journal of a volume belongs to.
