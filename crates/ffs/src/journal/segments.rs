@@ -75,6 +75,37 @@ impl Head {
     }
 }
 
+impl Segment {
+    /// Checks that the segment has as many records as its header says. The kernel writes the same
+    /// header to all sectors, takes no sector more than the records need, and zeroes the rest of the
+    /// last one (`softdep_process_journal`). With fewer records than there are, changes would be
+    /// passed over.
+    ///
+    /// # Errors
+    /// [`FsError::Corrupt`].
+    fn check(&self, order: Order, bytes: &[u8], sector: u32) -> Result<(), FsError> {
+        let count = u64::from(self.head.records);
+        let wrong = || invalid("jsr_cnt", count, place());
+        let mut sectors = bytes.chunks(index(sector));
+        if !sectors.all(|sector| Head::decode(order, sector) == Some(self.head)) {
+            return Err(wrong());
+        }
+        let room = self.head.room(sector);
+        if count > room {
+            return Err(range("jsr_cnt", count, room, place()));
+        }
+        let each = room / u64::from(self.head.sectors);
+        let needed = count.div_ceil(each).max(1);
+        let in_sectors = bytes.chunks(index(sector));
+        let places = in_sectors.flat_map(|sector| sector.chunks(JOURNAL_RECORD).skip(1));
+        let mut rest = places.skip(index(count)).flatten();
+        if needed != u64::from(self.head.sectors) || rest.any(|&byte| byte != 0) {
+            return Err(wrong());
+        }
+        Ok(())
+    }
+}
+
 /// The result of a walk over the journal with sectors of a size.
 #[derive(Default)]
 pub(super) struct Walk {
@@ -216,7 +247,8 @@ pub(super) fn walk_piece(
 /// Reads the records of the segments that count, in order.
 ///
 /// # Errors
-/// As [`decode_all`].
+/// As [`decode_all`]; [`FsError::Corrupt`] for a segment whose number of records does not match its
+/// sectors.
 pub(super) fn read(volume: &Volume, segments: &Segments) -> Result<Vec<JournalRecord>, FsError> {
     let (sb, sector) = (&volume.sb, segments.sector);
     let mut records = Vec::new();
@@ -225,6 +257,7 @@ pub(super) fn read(volume: &Volume, segments: &Segments) -> Result<Vec<JournalRe
         let fsize = u64::from(sb.fsize);
         let (start, skip) = (BlockNo::new(segment.at / fsize), segment.at % fsize);
         volume.read_bytes(start, skip, &mut bytes)?;
+        segment.check(sb.order, &bytes, sector)?;
         records.extend(decode_all(sb, &bytes, sector, u64::from(segment.head.records))?);
     }
     Ok(records)

@@ -2,7 +2,7 @@
 //! for a volume that was changed since.
 
 use super::volume::{Fields, JOURNAL, Journaled, get, manifest, put};
-use super::writer::{self, Style, put_journal, reference};
+use super::writer::{self, Style, one_segment, put_journal, reference};
 use super::{contents, findings, findings_of, journal, preened, with_files, with_files_of};
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -99,6 +99,34 @@ fn journals_that_cannot_be_read_lead_to_a_full_check() {
             let repaired = seekless_ffs::preen(device.clone()).unwrap();
             assert_eq!(repaired.outcome, Outcome::Corrected, "{:?}", repaired.report.findings);
             assert_eq!(findings_of(device), Vec::<String>::new());
+        }
+    }
+}
+
+/// A header with fewer records than the segment has would have changes passed over.
+#[test]
+fn segments_have_the_records_that_their_headers_say() {
+    for version in [Version::Ufs2, Version::Ufs1] {
+        for count in [3u64, 15, 16, 40] {
+            let mut sound = with_files(version);
+            let root = Fields::of(&sound).parse(&sound).nodes[&2].clone();
+            let add = reference(writer::ADD, 2, (2, 508), root.links, root.mode);
+            one_segment(&mut sound, &vec![add; count as usize]);
+            let found = findings(&sound);
+            let expected = format!("1 segments with {count} records");
+            assert!(found[0].contains(&expected), "{found:?}");
+            let segment = first_segment(&sound);
+            let sectors = count.div_ceil(15) as usize;
+            // All headers say the same, or one differs.
+            for (wrong, headers) in
+                [(count - 1, sectors), (count - 3, sectors), (count + 1, sectors), (count + 1, 1)]
+            {
+                let mut bytes = sound.clone();
+                for n in 0..headers {
+                    put(&mut bytes, segment + n * 512 + 16, 2, wrong);
+                }
+                not_used(&bytes, "journal.damaged");
+            }
         }
     }
 }

@@ -234,6 +234,22 @@ impl Segment<'_> {
     }
 }
 
+/// Puts a journal of one segment of sectors of 512 bytes, with the number 9, into a volume.
+pub(crate) fn one_segment(bytes: &mut [u8], records: &[Record]) {
+    let fields = Fields::of(bytes);
+    let (_, places) = fields.journal(bytes);
+    let time = fields.mount_time(bytes);
+    let segment = Segment { number: 9, oldest: 9, time, records };
+    let content = segment.bytes(512);
+    assert!(content.len() <= fields.bsize && fields.fsize == 512, "a segment is at most a block");
+    for &place in &places {
+        bytes[place..place + 512].fill(0);
+    }
+    for (&place, part) in places.iter().zip(content.chunks(512)) {
+        bytes[place..place + 512].copy_from_slice(part);
+    }
+}
+
 /// Puts a journal with these records, in order, into a volume.
 pub(crate) fn put_journal(bytes: &mut [u8], records: &[Record], style: Style<'_>) {
     let fields = Fields::of(bytes);
