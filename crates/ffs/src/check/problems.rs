@@ -68,7 +68,7 @@ seekless_fs::problems! {
         text: "the superblock says that there is a journal, but there is none of the last mount: no \
                file `.sujournal` in the root, or one with other attributes, with holes, too long or \
                of another mount; or the volume has snapshots; or a block of the journal, or one that \
-               it leads to, cannot be read",
+               it leads to, cannot be read; or nothing tells where the name of a directory is",
         question: Some("Check the whole volume?"),
         repair: "it is not used, and the whole volume is checked; without the file, the superblock \
                  does not say so any more",

@@ -1,6 +1,7 @@
 //! Names that were added or removed: how many links a file has is the number before, less names that
 //! were removed, and with each name that is found.
 
+use super::reclaim::ListedName;
 use super::records::Slot;
 use super::tables::{Pass, Remaining};
 use crate::entry::{INO, kind_of};
@@ -9,6 +10,7 @@ use crate::ondisk::{DIRECTORY_UNIT, PARENT_AT};
 use seekless_fs::field::{index, invalid, range, wide};
 use seekless_fs::{FileKind, FsError, Location};
 use seekless_units::{Extent, Ino};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// An entry of a directory.
 pub(super) struct FoundEntry {
@@ -22,15 +24,33 @@ pub(super) struct FoundEntry {
 }
 
 impl Pass {
+    /// Sees that directories with records of names have one name each, and returns the first of
+    /// which records and names do not tell where that is, if there is one.
+    ///
+    /// # Errors
+    /// [`FsError::Corrupt`] when the records contradict a directory or an inode.
+    pub(super) fn settle_directories(&mut self) -> Result<Option<Ino>, FsError> {
+        let files: Vec<Ino> = self.names.keys().copied().collect();
+        let mut parents: BTreeMap<Ino, BTreeSet<Ino>> = BTreeMap::new();
+        for (&parent, names) in &self.names {
+            for slot in names.places.keys().filter(|slot| slot.at == PARENT_AT) {
+                parents.entry(slot.dir).or_default().insert(parent);
+            }
+        }
+        for ino in files {
+            if !self.settle_directory(ino, parents.remove(&ino).unwrap_or_default())? {
+                return Ok(Some(ino));
+            }
+        }
+        Ok(None)
+    }
+
     /// Counts the links of all files with records of names, and releases those that have none.
     ///
     /// # Errors
     /// [`FsError::Corrupt`] when the records contradict a directory or an inode.
     pub(super) fn settle_names(&mut self) -> Result<(), FsError> {
         let files: Vec<Ino> = self.names.keys().copied().collect();
-        for &ino in &files {
-            self.settle_directory(ino)?;
-        }
         for ino in files {
             self.count_links(ino)?;
             self.drop_names()?;
@@ -39,38 +59,74 @@ impl Pass {
     }
 
     /// Sees that a directory that was moved has one name, and that `..` leads to where that is. FreeBSD
-    /// leaves both names to the next full check.
-    fn settle_directory(&mut self, ino: Ino) -> Result<(), FsError> {
-        let Some(names) = self.names.get(&ino) else { return Ok(()) };
+    /// leaves both names to the next full check. `parents` are the directories that records say `..`
+    /// leads to, or led to.
+    ///
+    /// Returns whether records and names tell where its name is.
+    fn settle_directory(&mut self, ino: Ino, mut parents: BTreeSet<Ino>) -> Result<bool, FsError> {
+        let Some(names) = self.names.get(&ino) else { return Ok(true) };
         if names.base.is_none_or(|(_, kind)| kind != FileKind::Directory) {
-            return Ok(());
+            return Ok(true);
         }
+        let is_emptied = names.places.contains_key(&Slot { dir: ino, at: 0 });
         let mut found = Vec::new();
         for (slot, name) in names.places.clone() {
             let entry = self.entry(slot)?.filter(|entry| entry.ino == ino && !entry.is_dot);
             found.extend(entry.map(|_| (slot, name.is_open)));
         }
         let to_parent = Slot { dir: ino, at: PARENT_AT };
-        let Some(parent) = self.entry(to_parent)?.map(|entry| entry.ino) else { return Ok(()) };
+        let Some(parent) = self.entry(to_parent)?.map(|entry| entry.ino) else { return Ok(true) };
         let best = found.iter().max_by_key(|(slot, is_open)| (slot.dir == parent, *is_open));
-        let Some(&(kept, _)) = best else { return Ok(()) };
+        let Some(&(mut kept, _)) = best else { return Ok(true) };
+        // Its last name is being removed, or one of two: the other may be from before the journal.
+        if !is_emptied && found.iter().all(|(_, is_open)| !is_open) {
+            parents.insert(parent);
+            kept = self.earlier_name(ino, &parents)?.unwrap_or(kept);
+        }
         for (slot, _) in found {
             if slot != kept {
                 self.set_entry(slot, Ino::ZERO)?;
             }
         }
         if kept.dir == parent {
-            return Ok(());
+            return Ok(true);
         }
         let is_known = |ino| {
             let names = self.names.get(&ino);
             names.is_some_and(|names| names.places.contains_key(&to_parent))
         };
         if !is_known(parent) || !is_known(kept.dir) {
-            let place = Location::of("directory").in_inode(ino);
-            return Err(invalid("..", u64::from(parent.get()), place));
+            return Ok(false);
         }
-        self.set_entry(to_parent, kept.dir)
+        self.set_entry(to_parent, kept.dir)?;
+        Ok(true)
+    }
+
+    /// The name of a directory in one of its parents that no record is about.
+    fn earlier_name(&mut self, ino: Ino, parents: &BTreeSet<Ino>) -> Result<Option<Slot>, FsError> {
+        for &parent in parents {
+            if !self.listed.contains_key(&parent) {
+                let mut all: BTreeMap<Ino, Vec<Slot>> = BTreeMap::new();
+                let dir = self.staged.inode(parent)?;
+                if FileKind::from_mode(dir.mode()) == Some(FileKind::Directory) {
+                    let names = self.names_in(&dir)?.into_iter();
+                    let is_child = |name: &ListedName| {
+                        name.kind == Some(FileKind::Directory) && !name.is_parent
+                    };
+                    for name in names.filter(is_child) {
+                        all.entry(name.ino).or_default().push(name.slot);
+                    }
+                }
+                self.listed.insert(parent, all);
+            }
+            let known = self.names.get(&ino).map(|names| &names.places);
+            let slots = self.listed.get(&parent).and_then(|listed| listed.get(&ino));
+            let is_new = |slot: &&Slot| known.is_none_or(|known| !known.contains_key(slot));
+            if let Some(&slot) = slots.into_iter().flatten().find(is_new) {
+                return Ok(Some(slot));
+            }
+        }
+        Ok(None)
     }
 
     fn count_links(&mut self, ino: Ino) -> Result<(), FsError> {

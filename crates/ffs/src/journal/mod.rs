@@ -133,6 +133,11 @@ fn computed(volume: Volume) -> Result<Journal, FsError> {
     pass.cut_files()?;
     pass.settle_blocks()?;
     pass.count_sectors()?;
+    if let Some(ino) = pass.settle_directories()? {
+        return Ok(Journal::Unusable(format!(
+            "it does not tell where the name of directory {ino} is"
+        )));
+    }
     pass.settle_names()?;
     let summaries = pass.finish()?;
     check_totals(&pass.staged.volume.sb, summaries.iter().copied().collect())?;

@@ -4,6 +4,7 @@
 use super::parts::FilePart;
 use super::records::Slot;
 use super::tables::Pass;
+use crate::entry::kind_of;
 use crate::inode::Inode;
 use crate::ondisk::{DIRECTORY_UNIT, PARENT_AT, ROOT, WHITEOUT};
 use seekless_fs::field::{invalid, wide};
@@ -11,6 +12,15 @@ use seekless_fs::{FileKind, FsError, Location};
 use seekless_placement::GroupSummary;
 use seekless_units::{GroupNo, Ino};
 use std::collections::{BTreeMap, BTreeSet};
+
+/// A name in a directory.
+pub(super) struct ListedName {
+    pub(super) slot: Slot,
+    pub(super) ino: Ino,
+    pub(super) kind: Option<FileKind>,
+    /// It is `..`.
+    pub(super) is_parent: bool,
+}
 
 impl Pass {
     /// Releases files that were in use without a name: the superblock names the first, and each the
@@ -64,6 +74,20 @@ impl Pass {
     /// Notes the names in a directory that is reclaimed.
     fn drop_entries(&mut self, dir: &Inode) -> Result<(), FsError> {
         let is_detached = self.detached.contains(&dir.ino);
+        for name in self.names_in(dir)? {
+            if !(name.is_parent && is_detached) {
+                self.dropped.push((name.slot, name.ino, name.is_parent));
+            }
+        }
+        Ok(())
+    }
+
+    /// The names in a directory, but for `.` and whiteouts.
+    ///
+    /// # Errors
+    /// [`FsError::Corrupt`] for maps or entries with errors.
+    pub(super) fn names_in(&mut self, dir: &Inode) -> Result<Vec<ListedName>, FsError> {
+        let mut names = Vec::new();
         let runs = self.staged.runs(dir)?;
         for (part, run) in runs {
             let FilePart::Data(block) = part else { continue };
@@ -80,16 +104,18 @@ impl Pass {
                 for entry in sb.entries(unit, place) {
                     let entry = entry?;
                     let at = base + wide(entry.at);
-                    let is_parent = at == PARENT_AT && entry.name == b"..";
-                    let counts = entry.is_used() && entry.kind != WHITEOUT && entry.name != b".";
-                    if counts && !(is_parent && is_detached) {
-                        let slot = Slot { dir: dir.ino, at };
-                        self.dropped.push((slot, entry.ino, is_parent));
+                    if entry.is_used() && entry.kind != WHITEOUT && entry.name != b"." {
+                        names.push(ListedName {
+                            slot: Slot { dir: dir.ino, at },
+                            ino: entry.ino,
+                            kind: kind_of(entry.kind),
+                            is_parent: at == PARENT_AT && entry.name == b"..",
+                        });
                     }
                 }
             }
         }
-        Ok(())
+        Ok(names)
     }
 
     /// Brings the counts of groups up to date, and returns the summaries of all groups. Those in

@@ -22,6 +22,8 @@ pub(super) struct Pass {
     pub(super) names: BTreeMap<Ino, FileNames>,
     /// Directories whose `..` counts no more in their parent.
     pub(super) detached: BTreeSet<Ino>,
+    /// The directories that a directory names, each with the places of its names there.
+    pub(super) listed: BTreeMap<Ino, BTreeMap<Ino, Vec<Slot>>>,
     /// Names that are dropped with their directories, and not counted yet.
     pub(super) dropped: Vec<(Slot, Ino, bool)>,
     /// Files that were in use without a name, each with the next one in their list.
@@ -134,6 +136,7 @@ impl Pass {
             cuts: BTreeMap::new(),
             names: BTreeMap::new(),
             detached: BTreeSet::new(),
+            listed: BTreeMap::new(),
             dropped: Vec::new(),
             unlinked: Vec::new(),
             is_relative: false,

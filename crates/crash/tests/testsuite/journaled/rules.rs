@@ -1,6 +1,7 @@
 //! Rules of a recovery, each with records and a volume for it alone.
 
 use super::forged::{DIRECTORY, OWNER, made};
+use super::unusable::not_used;
 use super::volume::{Fields, Journaled, get, manifest, put};
 use super::writer::{self, block, cut, reference, synced};
 use super::{Seen, cut_off, findings, journal, look, preened};
@@ -101,6 +102,98 @@ fn the_parent_of_a_moved_directory_is_that_of_its_name() {
         assert_eq!(get(&after, start as usize * fields.fsize + 12, 4), u64::from(to));
         let nodes = fields.parse(&after).nodes;
         assert_eq!([from, to, dir].map(|ino| nodes[&ino].links), [2, 3, 2]);
+    }
+}
+
+/// A volume with the directories `from`, `to` and `to/dir`, and a second name of the last in
+/// another directory; all that a recovery needs to know of it.
+struct Renamed {
+    bytes: Vec<u8>,
+    from: u32,
+    to: u32,
+    dir: u32,
+    /// The place of the second name, and of the first.
+    second: (u32, u64),
+    first: (u32, u64),
+    /// Where the contents of `dir` begin.
+    contents: usize,
+}
+
+/// The second name is in `from`, or in `to`.
+fn renamed(version: Version, is_same: bool) -> Renamed {
+    let mut made_as = [0; 3];
+    let mut bytes = made(version, |operate| {
+        let root = operate.root();
+        let mut mkdir =
+            |at, name: &[u8]| operate.make(at, name, NewFile::Directory, OWNER).unwrap().ino;
+        let (from, to) = (mkdir(root, b"from"), mkdir(root, b"to"));
+        made_as = [from, to, mkdir(to, b"dir")].map(Ino::get);
+    });
+    let [from, to, dir] = made_as;
+    let fields = Fields::of(&bytes);
+    let parsed = fields.parse(&bytes);
+    let begin = |ino: u32| parsed.nodes[&ino].blocks[&0].0 as usize * fields.fsize;
+    // The last entry of a unit of 512 bytes ends with it.
+    let (holder, before) = if is_same { (to, 24) } else { (from, 12) };
+    let at = before + 12;
+    put(&mut bytes, begin(holder) + before + 4, 2, 12);
+    let entry = begin(holder) + at;
+    put(&mut bytes, entry, 4, u64::from(dir));
+    put(&mut bytes, entry + 4, 2, 512 - at as u64);
+    bytes[entry + 6..entry + 12].copy_from_slice(b"\x04\x03old\0");
+    put(&mut bytes, fields.inode_at(dir) + 2, 2, 3);
+    let (second, first) = ((holder, at as u64), (to, 24));
+    Renamed { bytes, from, to, dir, second, first, contents: begin(dir) }
+}
+
+/// The new name of a directory that was moved is older than the journal, which has only the removal
+/// of the old one: the new one stays.
+#[test]
+fn a_directory_that_was_moved_before_the_journal_keeps_its_new_name() {
+    for version in BOTH {
+        for (is_same, is_old_parent) in [(false, false), (false, true), (true, false)] {
+            let Renamed { mut bytes, from, to, dir, second, contents, .. } =
+                renamed(version, is_same);
+            let fields = Fields::of(&bytes);
+            let mut records = vec![reference(writer::REMOVE, dir, second, 3, DIRECTORY)];
+            if is_old_parent {
+                // `..` has not reached the disk, and its records are in the journal.
+                put(&mut bytes, contents + 12, 4, u64::from(from));
+                put(&mut bytes, fields.inode_at(from) + 2, 2, 3);
+                records.push(reference(writer::ADD, to, (dir, 12), 2, DIRECTORY));
+                records.push(reference(writer::REMOVE, from, (dir, 12), 3, DIRECTORY));
+            }
+            journal(&mut bytes, &records);
+            let after = recovered(bytes.clone());
+            let parsed = fields.parse(&after);
+            assert!(!parsed.names.contains_key(&second), "the old name is removed");
+            assert_eq!(get(&after, contents + 12, 4), u64::from(to));
+            assert_eq!([from, to, dir].map(|ino| parsed.nodes[&ino].links), [2, 3, 2]);
+            cut_off(&bytes, &after, &mut Seen::default()).unwrap();
+        }
+    }
+}
+
+/// Neither records nor names tell where a directory belongs: the whole volume is checked.
+#[test]
+fn a_directory_without_a_parent_that_names_it_leads_to_a_full_check() {
+    for version in BOTH {
+        let Renamed { mut bytes, from, to, dir, second, first, .. } = renamed(version, false);
+        let fields = Fields::of(&bytes);
+        // All links that there may be are counted: a preen lowers them.
+        put(&mut bytes, fields.inode_at(from) + 2, 2, 3);
+        let (start, _) = fields.parse(&bytes).nodes[&first.0].blocks[&0];
+        put(&mut bytes, start as usize * fields.fsize + first.1 as usize, 4, 0);
+        journal(&mut bytes, &[reference(writer::REMOVE, dir, second, 3, DIRECTORY)]);
+        let found = findings(&bytes);
+        let expected = format!(
+            "journal.unusable journal: it does not tell where the name of directory {dir} is"
+        );
+        assert_eq!(found[0], expected, "{found:?}");
+        let after = not_used(&bytes, "journal.unusable");
+        let parsed = fields.parse(&after);
+        assert!(parsed.names.contains_key(&second), "its one name stays");
+        assert_eq!([from, to, dir].map(|ino| parsed.nodes[&ino].links), [3, 2, 2]);
     }
 }
 
