@@ -93,18 +93,16 @@ pub fn compare_quotas(
 ///
 /// # Errors
 /// As [`quotas`]; as [`change_quotas`], with [`FsError::NoSpace`] if there is room for some records
-/// only: those are written.
+/// only, and [`FsError::Unsupported`] if damage is in the way of some: all others are written.
 pub fn correct_quotas(
     device: Arc<dyn BlockDevice>,
     selection: &QuotaSelection,
     now: Timestamp,
 ) -> Result<(), FsError> {
     let files = kept(device.clone(), selection)?;
-    in_use(device, &files, now, |live| match live.parts().1.quotas() {
-        Some(quotas) if quotas.lacks_some() => {
-            Err(FsError::NoSpace("the quota files, for some owners".into()))
-        }
-        _ => Ok(()),
+    in_use(device, &files, now, |live| {
+        let lacking = live.parts().1.quotas().and_then(|quotas| quotas.lacking());
+        lacking.map_or(Ok(()), |lacking| Err(lacking.error()))
     })
 }
 
@@ -141,13 +139,11 @@ pub fn change_quotas(
                 quotas.set_grace(kind, space.map(seconds), inodes.map(seconds));
             }
         }
-        live.sync()?;
-        let quotas = live.parts().1.quotas();
-        match quotas.is_some_and(|quotas| quotas.unwritten(kind, id).is_some()) {
-            true => {
-                Err(FsError::NoSpace(format!("the quota file, for {} {id}", owners(kind).name())))
-            }
-            false => Ok(()),
+        let done = live.sync();
+        let Some(quotas) = live.parts().1.quotas() else { return done };
+        match quotas.lacking().filter(|_| quotas.unwritten(kind, id).is_some()) {
+            Some(lacking) => Err(lacking.error()),
+            None => done,
         }
     })
 }
@@ -197,8 +193,9 @@ fn in_use(
     let config = Config::new(Discipline::SoftUpdates);
     let mut live = FfsLive::open(device, Arc::new(VirtualClock::new()), config, options_at(now))?;
     let done = keep_quotas(&mut live, files).and_then(|()| change(&mut live));
-    live.unmount()?;
-    done
+    // What could not be written is met again.
+    let closed = live.unmount();
+    done.and(closed)
 }
 
 /// The quota files that are kept up while the volume is changed: those of the kinds in the
@@ -275,7 +272,7 @@ impl QuotaFilesFound {
         }
         match found.files.is_empty() && found.missing.is_empty() {
             true => {
-                let what = "quotas of a volume without quota files (quotacheck makes them)";
+                let what = "quotas of a volume without quota files (`seekless quota check -y -u -g` makes them)";
                 Err(FsError::Unsupported(what.into()))
             }
             false => Ok(found),

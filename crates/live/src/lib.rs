@@ -137,5 +137,5 @@ pub use node::{Node, Restrictions, gone};
 pub use nodes::Nodes;
 pub use pending::Ids;
 pub use pending_changes::PendingChanges;
-pub use quota::{Allowance, Quota, QuotaKind, Quotas, USUAL_GRACE, Usage};
+pub use quota::{Allowance, LackingRecords, Quota, QuotaKind, Quotas, USUAL_GRACE, Usage};
 pub use table::{Fields, Part, Raw, Table};

@@ -15,6 +15,7 @@ use seekless_fs::FsError;
 use seekless_fs::quota::LimitChange;
 use seekless_units::{Ino, Nanos};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 /// Seconds above a soft limit, where a quota file has no others for everybody (`MAX_DQ_TIME`).
 pub const USUAL_GRACE: i64 = 7 * 24 * 60 * 60;
@@ -37,6 +38,19 @@ pub enum QuotaKind {
 impl QuotaKind {
     /// Both.
     pub const ALL: [Self; 2] = [Self::User, Self::Group];
+
+    /// The owner's kind in messages.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::Group => "group",
+        }
+    }
+}
+
+/// Whether an error says that a file has no room.
+pub(crate) const fn is_about_room(error: &FsError) -> bool {
+    matches!(error, FsError::NoSpace(_) | FsError::TooLarge(_))
 }
 
 /// Usage of one resource, and its limits; a limit of zero is none.
@@ -137,9 +151,43 @@ pub struct Usage {
     pub inodes: u64,
 }
 
+/// Records that quota files could not take when they were last written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LackingRecords {
+    /// The file and the owner of the first one, and the reason.
+    first: String,
+    count: usize,
+    /// For want of room only.
+    is_for_room: bool,
+}
+
+impl LackingRecords {
+    /// The error for them: [`FsError::NoSpace`] for want of room, [`FsError::Unsupported`] for damage
+    /// in their way.
+    #[must_use]
+    pub fn error(&self) -> FsError {
+        match self.is_for_room {
+            true => FsError::NoSpace(self.to_string()),
+            false => FsError::Unsupported(format!("writing to quota files: {self}")),
+        }
+    }
+}
+
+impl fmt::Display for LackingRecords {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.first)?;
+        match self.count {
+            1 => Ok(()),
+            count => write!(f, " (and {} more records)", count - 1),
+        }
+    }
+}
+
 /// The quotas of all users or of all groups.
 #[derive(Clone, Debug, Default)]
 struct Book {
+    /// The path of the quota file.
+    file: String,
     quotas: BTreeMap<u32, Quota>,
     /// Ids whose quotas differ from the quota file.
     changed: BTreeSet<u32>,
@@ -188,8 +236,8 @@ pub struct Quotas {
     due: Nanos,
     /// Whether the files were written since [`Quotas::take_rewritten`].
     rewritten: bool,
-    /// Whether a file had no room for some records when it was last written.
-    lacks_some: bool,
+    /// Records that the files could not take when they were last written.
+    lacking: Option<LackingRecords>,
 }
 
 impl Quotas {
@@ -199,12 +247,12 @@ impl Quotas {
         Self::default()
     }
 
-    /// Keeps quotas of a kind: those of a quota file, with the usage that was counted. The times
-    /// above soft limits that began before the file was written go on.
+    /// Keeps quotas of a kind: those of a quota file, with its path for messages, and with the usage
+    /// that was counted. The times above soft limits that began before the file was written go on.
     pub fn keep(
         &mut self,
         kind: QuotaKind,
-        mut quotas: BTreeMap<u32, Quota>,
+        (file, mut quotas): (&str, BTreeMap<u32, Quota>),
         counted: &BTreeMap<u32, Usage>,
         now: i64,
     ) {
@@ -224,7 +272,7 @@ impl Quotas {
             begin(&mut quota.inodes, grace.1);
         }
         let ids: BTreeSet<u32> = quotas.keys().chain(counted.keys()).copied().collect();
-        let mut book = Book { quotas, changed, grace };
+        let mut book = Book { file: file.into(), quotas, changed, grace };
         for id in ids {
             book.set(id, counted.get(&id).copied().unwrap_or_default(), now);
         }
@@ -317,16 +365,27 @@ impl Quotas {
         std::mem::take(&mut self.rewritten)
     }
 
-    /// Notes whether a file had room for all records, and returns whether it lacks some for the
-    /// first time.
-    pub(crate) fn begins_to_lack(&mut self, lacks_some: bool) -> bool {
-        !std::mem::replace(&mut self.lacks_some, lacks_some) && lacks_some
+    /// Notes the records that the files could not take, each with the reason, and returns them if
+    /// there were none before.
+    pub(crate) fn begins_to_lack(
+        &mut self,
+        failed: &[((QuotaKind, u32), FsError)],
+    ) -> Option<&LackingRecords> {
+        let lacking = failed.first().map(|&((kind, id), ref error)| {
+            let file = self.book(kind).map_or("", |book| &book.file);
+            let is_for_room = failed.iter().all(|(_, error)| is_about_room(error));
+            let first = format!("{file}: {} {id}: {error}", kind.name());
+            LackingRecords { first, count: failed.len(), is_for_room }
+        });
+        let begins = self.lacking.is_none();
+        self.lacking = lacking;
+        self.lacking.as_ref().filter(|_| begins)
     }
 
-    /// Whether a file had no room for some records when it was last written.
+    /// The records that the files could not take when they were last written.
     #[must_use]
-    pub const fn lacks_some(&self) -> bool {
-        self.lacks_some
+    pub const fn lacking(&self) -> Option<&LackingRecords> {
+        self.lacking.as_ref()
     }
 
     /// A quota is in its file now.
@@ -348,11 +407,7 @@ impl Quotas {
             () if refuse(quota.inodes, pending.inodes, more.inodes) => "inodes",
             () => return Ok(()),
         };
-        let whom = match kind {
-            QuotaKind::User => "user",
-            QuotaKind::Group => "group",
-        };
-        Err(FsError::OverQuota(format!("{what} of {whom} {id}")))
+        Err(FsError::OverQuota(format!("{what} of {} {id}", kind.name())))
     }
 
     /// Allows owners so much more, all of them or none.
@@ -501,7 +556,7 @@ mod tests {
         let mut quotas = Quotas::new();
         let file = BTreeMap::from([(5, Quota { space, ..Quota::default() })]);
         let counted = BTreeMap::from([(5, Usage { sectors: space.used, inodes: 0 })]);
-        quotas.keep(QuotaKind::User, file, &counted, NOW);
+        quotas.keep(QuotaKind::User, ("/quota.user", file), &counted, NOW);
         quotas
     }
 
@@ -590,9 +645,21 @@ mod tests {
     }
 
     #[test]
-    fn room_that_is_missing_is_reported_once() {
-        let mut quotas = Quotas::new();
+    fn records_that_are_missing_are_reported_once() {
+        let mut quotas = book(Allowance::default());
+        let full = |id| ((QuotaKind::User, id), FsError::NoSpace("blocks".into()));
         let lacks = [false, true, true, false, true];
-        assert_eq!(lacks.map(|now| quotas.begins_to_lack(now)), [false, true, false, false, true]);
+        let reported = lacks.map(|now| {
+            let failed = if now { vec![full(7), full(8)] } else { Vec::new() };
+            quotas.begins_to_lack(&failed).map(LackingRecords::to_string)
+        });
+        let text = "/quota.user: user 7: no space: blocks (and 1 more records)";
+        let text = Some(text.to_string());
+        assert_eq!(reported, [None, text.clone(), None, None, text]);
+        let error = quotas.lacking().map(LackingRecords::error);
+        assert!(matches!(error, Some(FsError::NoSpace(_))), "{error:?}");
+        quotas.begins_to_lack(&[((QuotaKind::User, 9), FsError::Invalid("damage".into()))]);
+        let error = quotas.lacking().map(LackingRecords::error);
+        assert!(matches!(error, Some(FsError::Unsupported(_))), "{error:?}");
     }
 }

@@ -138,3 +138,31 @@ fn a_check_of_the_volume_names_stale_quotas() {
     assert_eq!(seekless(&["quota", "check", "-y", &image]).status.code(), Some(1));
     assert!(!stale(&image));
 }
+
+/// `/.snap` is charged to root: what makes it says what to run, and only then.
+#[test]
+fn a_snapshot_says_that_usage_is_stale() {
+    let scratch = Scratch::new("quota-snapshot");
+    let (image, root) = (scratch.join("image"), scratch.path().join("tree"));
+    fs::create_dir(&root).expect("mkdir");
+    fs::write(root.join("file"), "text").expect("write");
+    let from = root.to_str().expect("path");
+    text(&seekless(&["build", from, "-q", "-o", &image, "--format", "ufs2", "--size", "32M"]));
+    let without = seekless(&["quota", "report", &image]);
+    let said = String::from_utf8_lossy(&without.stderr).into_owned();
+    assert!(said.contains("`seekless quota check -y -u -g` makes them"), "{said}");
+    assert_eq!(seekless(&["quota", "check", "-y", "-u", "-g", &image]).status.code(), Some(1));
+    let warned = |name: &str| {
+        let taken = seekless(&["snapshot", "take", &image, name]);
+        assert!(taken.status.success(), "{taken:?}");
+        let said = String::from_utf8_lossy(&taken.stderr).into_owned();
+        let is_warned = said.contains("`seekless quota check -y` corrects it");
+        assert_eq!(is_warned, said.contains("quota.user and quota.group"), "{said}");
+        let is_stale = seekless(&["quota", "check", &image]).status.code() == Some(4);
+        assert_eq!(is_warned, is_stale, "{said}");
+        is_warned
+    };
+    assert!(warned("first"));
+    assert_eq!(seekless(&["quota", "check", "-y", &image]).status.code(), Some(1));
+    assert!(!warned("second"));
+}

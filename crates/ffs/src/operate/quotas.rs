@@ -108,7 +108,7 @@ pub fn keep_quotas(live: &mut FfsLive, files: &QuotaFiles) -> Result<(), FsError
             }
         };
         open.push(QuotaFile { kind, ino, format });
-        limits.push((kind, own));
+        limits.push((kind, path, own));
     }
     // Inodes are counted as they are on the disk.
     live.sync()?;
@@ -117,8 +117,8 @@ pub fn keep_quotas(live: &mut FfsLive, files: &QuotaFiles) -> Result<(), FsError
     let counted = count(format, core, &inos)?;
     let now = core.now().secs;
     let mut quotas = Quotas::new();
-    for (kind, limits) in limits {
-        quotas.keep(kind, limits, counted.of_kind(kind), now);
+    for (kind, path, limits) in limits {
+        quotas.keep(kind, (path, limits), counted.of_kind(kind), now);
     }
     format.quota_files = open;
     core.keep_quotas(quotas, inos.clone());
@@ -129,7 +129,16 @@ pub fn keep_quotas(live: &mut FfsLive, files: &QuotaFiles) -> Result<(), FsError
         node.restrictions = format.restrictions_of(ino, node.flags);
     }
     // Usage that was counted goes to the files at once: they may be read.
-    live.sync()
+    match live.sync() {
+        // It was logged, and all others are written.
+        Err(FsError::Corrupt { .. }) if lacks_some(live) => Ok(()),
+        done => done,
+    }
+}
+
+/// Whether a quota file could not take some records when it was last written.
+fn lacks_some(live: &mut FfsLive) -> bool {
+    live.parts().1.quotas().is_some_and(|quotas| quotas.lacking().is_some())
 }
 
 /// The format of the quota file of a kind, if its quotas are kept.

@@ -14,7 +14,7 @@ use crate::operate::FfsLive;
 use seekless_cache::{Config, Discipline};
 use seekless_device::{BlockDevice, VirtualClock};
 use seekless_fs::operate::{NewFile, Operate, Ownership};
-use seekless_fs::{FsError, Timestamp};
+use seekless_fs::{FileKind, FsError, Timestamp};
 use seekless_units::Ino;
 use std::sync::Arc;
 
@@ -27,6 +27,9 @@ const OF_SNAPSHOT: Ownership = Ownership { uid: 0, gid: 0, perm: 0o400 };
 /// Takes a snapshot of a volume that is not in use, and returns its inode. `name` is its path, or
 /// its name in `/.snap`, which is made if there is none. `now` becomes the time of the file.
 ///
+/// A snapshot is not charged to anybody, but directories that are made or grow are: a warning says
+/// that the usage in quota files is not that of the files then.
+///
 /// # Errors
 /// As [`take_snapshot_in_use`]; errors of opening the volume for changes.
 pub fn take_snapshot(
@@ -36,9 +39,35 @@ pub fn take_snapshot(
 ) -> Result<Ino, FsError> {
     let config = Config::new(Discipline::SoftUpdates);
     let mut live = FfsLive::open(device, Arc::new(VirtualClock::new()), config, options_at(now))?;
+    let before = charged(&mut live, name)?;
     let taken = take_snapshot_in_use(&mut live, name);
+    let stale = match charged(&mut live, name) {
+        Ok(after) if after != before => live.stale_quota_files().unwrap_or_default(),
+        _ => Vec::new(),
+    };
     live.unmount()?;
+    if !stale.is_empty() {
+        tracing::warn!(
+            "usage in {} is not that of the files any more (`seekless quota check -y` corrects it)",
+            stale.join(" and ")
+        );
+    }
     taken
+}
+
+/// The sectors of the directories on the way to a snapshot, as far as there are any.
+fn charged(live: &mut FfsLive, name: &[u8]) -> Result<Vec<u64>, FsError> {
+    let path = path_of(name);
+    let mut at = live.root();
+    let mut sectors = vec![live.attr(at)?.sectors];
+    for part in path.split(|&byte| byte == b'/').filter(|part| !part.is_empty()) {
+        match live.lookup(at, part)? {
+            Some(below) if live.attr(below)?.kind == FileKind::Directory => at = below,
+            _ => break,
+        }
+        sectors.push(live.attr(at)?.sectors);
+    }
+    Ok(sectors)
 }
 
 /// Takes a snapshot of a volume in use: it keeps the state of this moment, with all changes that

@@ -19,7 +19,7 @@ After the grace period (`seekless quota grace`) an exceeded soft limit counts as
 a hard limit is one more than the most: with 100, 99 inodes are possible.
 
 Limits of space are kept in units of 512 bytes on UFS and of 1 KiB on ext, and rounded up. On UFS a
-missing quota file is made, as quotacheck makes it, and usage is counted again.
+missing quota file is made, as `seekless quota check -y` makes it, and usage is counted again.
 
 Examples:
   seekless quota set disk.ufs --user alice --space-soft 1G --space-hard 2G

@@ -181,6 +181,39 @@ fn the_corpus_of_quota_files() {
     assert!(corrected > 4 && refused > 4, "{corrected} were corrected, {refused} refused");
 }
 
+/// A record needs a block, and the bitmaps have none where the counts say so: it is named, and all
+/// others are written, those behind it, too.
+#[test]
+fn damage_in_the_way_of_a_record_loses_only_that() {
+    // UFS2, little-endian.
+    let mut bytes = bases().swap_remove(2).bytes;
+    let word = |bytes: &[u8], at: usize| {
+        u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes")) as usize
+    };
+    let superblock = 65536;
+    let (head, groups) = (word(&bytes, superblock + 12), word(&bytes, superblock + 44));
+    let frags = word(&bytes, superblock + 188);
+    for group in 0..groups {
+        let at = (group * frags + head) * FRAGMENT as usize;
+        assert_eq!(word(&bytes, at + 4), 0x0009_0255, "cg_magic");
+        let map = at + word(&bytes, at + 96);
+        let len = word(&bytes, at + 20).div_ceil(8);
+        bytes[map..map + len].fill(0);
+    }
+    let device = Arc::new(MemoryDevice::new(bytes));
+    let all = QuotaSelection::default();
+    let wrong = |device: &Arc<MemoryDevice>| {
+        let found = compare_quotas(device.clone(), &all).expect("sound files").differences;
+        found.iter().map(|found| (found.kind, found.id)).collect::<Vec<_>>()
+    };
+    // The group's record lies in a hole.
+    let (lost, behind) = ((OwnerKind::Group, FAR / 2), (OwnerKind::Group, FAR));
+    assert!(wrong(&device).contains(&lost) && wrong(&device).contains(&behind));
+    let error = correct_quotas(device.clone(), &all, TIME).expect_err("a record").to_string();
+    assert!(error.contains(&format!("quota.group: group {}: ", FAR / 2)), "{error}");
+    assert_eq!(wrong(&device), [lost]);
+}
+
 /// Seeded damage, most of it to records; headers of other versions, lengths that end within a record
 /// and pointers to other blocks among it.
 #[test]
