@@ -28,6 +28,7 @@ mod layout_list;
 mod messages;
 mod optimize;
 mod paths;
+mod quotas;
 mod records;
 mod score;
 mod snapshots;
@@ -56,6 +57,10 @@ mod _seekless {
     use crate::layout_list::{Listed, layout_list};
     #[pymodule_export]
     use crate::optimize::{Gain, Optimized, OtherRun, optimize};
+    #[pymodule_export]
+    use crate::quotas::{
+        OwnerQuota, QuotaBalance, QuotaCheck, QuotaDifference, QuotaReport, QuotaUsage, Quotas,
+    };
     #[pymodule_export]
     use crate::score::{Figures, Prefetch, Request, Requests, Score, score};
     #[pymodule_export]

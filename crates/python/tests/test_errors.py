@@ -147,3 +147,40 @@ def test_snapshots_and_growth(tree: Path, tmp_path: Path) -> None:
     sk.build(tree, tmp_path / "x.img")
     with pytest.raises(sk.UnsupportedError):
         sk.Snapshots(tmp_path / "x.img").list()
+
+
+def test_quotas(tree: Path, tmp_path: Path) -> None:
+    path = tmp_path / "x.ufs"
+    sk.build(tree, path, format="ufs2", size=32 << 20)
+    with pytest.raises(sk.UnsupportedError):
+        sk.Quotas(path).report()
+    quotas = sk.Quotas(path, kinds=["user", "group"])
+    before = quotas.check()
+    assert before.outcome == "left" and not before.compared
+    assert [kind for kind, _ in before.unusable] == ["user", "group"]
+    assert quotas.check(correct=True).outcome == "corrected"
+    assert quotas.check().is_clean()
+    assert quotas.set("user", "root", space_soft=1 << 20, space_hard=1 << 30) == 0
+    assert quotas.set("group", 100, inodes_hard=10) == 100
+    quotas.set_grace("user", space=86_400)
+    users, groups = quotas.report()
+    assert (users.kind, groups.kind) == ("user", "group")
+    assert (users.grace.space, users.grace.inodes) == (86_400, 7 * 86_400)
+    root = next(owner for owner in users.owners if owner.id == 0)
+    assert root.name == "root"
+    assert (root.space.soft, root.space.hard) == (1 << 20, 1 << 30)
+    assert root.inodes.used > 0 and root.inodes.expires is None
+    assert any(owner.id == 100 and owner.inodes.hard == 10 for owner in groups.owners)
+    assert users.to_dict()["owners"][0]["name"] == "root"
+    assert sk.check(path).is_clean()
+    with pytest.raises(sk.UsageError):
+        quotas.set("user", "nobody at all", space_hard=1)
+    with pytest.raises(sk.UsageError):
+        sk.Quotas(path, kinds=["everybody"])  # type: ignore[list-item]
+    # Usage that was not counted again.
+    data = bytearray(path.read_bytes())
+    at = data.index(b"QUOTA64\0") + 64 + 47  # the low byte of dqb_curinodes of id 0
+    data[at] ^= 1
+    path.write_bytes(bytes(data))
+    (found,) = quotas.check().differences
+    assert found.id == 0 and found.recorded.inodes ^ 1 == found.counted.inodes

@@ -15,6 +15,7 @@
 //! | [`Check`] | check an image, and repair it |
 //! | [`Grow`] | make a UFS image larger |
 //! | [`Snapshots`] | take, list and remove snapshots of a UFS volume |
+//! | [`Quotas`] | report, set and check the quotas of an image |
 //! | [`compare`] | tell in which files two images differ |
 //! | [`LayoutList`] | write a small file that stands for an image in [`Build::like`] |
 //! | [`sharing()`] | count the chunks that images share |
@@ -63,6 +64,7 @@ mod layout_list;
 mod metadata;
 mod mount;
 mod optimize;
+mod quotas;
 mod record;
 mod replay;
 mod sharing;
@@ -81,6 +83,10 @@ pub use layout_list::{LayoutList, Listed};
 pub use metadata::{Entry, Kind, Metadata, Time};
 pub use mount::Mount;
 pub use optimize::{Gain, Optimize, Optimized, OtherRun};
+pub use quotas::{
+    OwnerQuota, QuotaBalance, QuotaCheck, QuotaDifference, QuotaGrace, QuotaKind, QuotaLimits,
+    QuotaOwner, QuotaReport, QuotaUsage, Quotas, UnusableQuotas,
+};
 pub use record::{Record, Recorded};
 pub use replay::{Purpose, Replay, Request};
 pub use seekless_fs::term::{Term, Text};
