@@ -24,8 +24,8 @@ pub(super) struct FoundEntry {
 }
 
 impl Pass {
-    /// Sees that directories with records of names have one name each, and returns the first of
-    /// which records and names do not tell where that is, if there is one.
+    /// Leaves each directory with records of names one name. Returns the first directory whose parent
+    /// neither records nor names show, if there is one.
     ///
     /// # Errors
     /// [`FsError::Corrupt`] when the records contradict a directory or an inode.
@@ -62,7 +62,7 @@ impl Pass {
     /// leaves both names to the next full check. `parents` are the directories that records say `..`
     /// leads to, or led to.
     ///
-    /// Returns whether records and names tell where its name is.
+    /// Returns whether records or names show its parent.
     fn settle_directory(&mut self, ino: Ino, mut parents: BTreeSet<Ino>) -> Result<bool, FsError> {
         let Some(names) = self.names.get(&ino) else { return Ok(true) };
         if names.base.is_none_or(|(_, kind)| kind != FileKind::Directory) {
@@ -78,7 +78,7 @@ impl Pass {
         let Some(parent) = self.entry(to_parent)?.map(|entry| entry.ino) else { return Ok(true) };
         let best = found.iter().max_by_key(|(slot, is_open)| (slot.dir == parent, *is_open));
         let Some(&(mut kept, _)) = best else { return Ok(true) };
-        // Its last name is being removed, or one of two: the other may be from before the journal.
+        // The journal removes all names that it has: another one may be older than the journal.
         if !is_emptied && found.iter().all(|(_, is_open)| !is_open) {
             parents.insert(parent);
             kept = self.earlier_name(ino, &parents)?.unwrap_or(kept);
@@ -251,9 +251,8 @@ impl Pass {
         // A unit lies in one fragment.
         let run = Extent::new(run.start + within / fsize, 1);
         let within = within % fsize;
-        let bytes = self.staged.contents(run)?;
+        let unit = &self.staged.unit(run.start, within)?;
         let start = index(within) / DIRECTORY_UNIT * DIRECTORY_UNIT;
-        let Some(unit) = bytes.get(start..start + DIRECTORY_UNIT) else { return Ok(None) };
         if unit.iter().all(|&byte| byte == 0) {
             return Ok(None);
         }

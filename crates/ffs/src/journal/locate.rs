@@ -83,10 +83,18 @@ pub(super) fn check_apart(
 /// The runs of the journal's fragments; `None` if the file has holes.
 ///
 /// # Errors
-/// [`FsError::Corrupt`] when the map of the file cannot be read.
+/// [`FsError::Corrupt`] when the map of the file cannot be read, or has a fragment twice.
 pub(super) fn runs(volume: &Volume, inode: &Inode) -> Result<Option<Vec<Extent>>, FsError> {
     let runs = volume.runs(inode, &crate::bmap::EVERYTHING)?;
     let mapped: u64 = runs.iter().map(|run| run.extent.len).sum();
     let is_whole = mapped * u64::from(volume.sb.fsize) >= inode.len;
-    Ok(is_whole.then(|| runs.into_iter().map(|run| run.extent).collect()))
+    let runs: Vec<Extent> = runs.into_iter().map(|run| run.extent).collect();
+    let mut sorted = runs.clone();
+    sorted.sort_unstable_by_key(|run| run.start);
+    let mut pairs = sorted.iter().zip(sorted.iter().skip(1));
+    if let Some((first, _)) = pairs.find(|(first, next)| first.overlaps(**next)) {
+        let place = place().in_inode(inode.ino).in_block(first.start);
+        return Err(invalid("owners of a block", 2, place));
+    }
+    Ok(is_whole.then_some(runs))
 }

@@ -4,7 +4,7 @@ use super::parts::{FilePart, roots};
 use super::records::data_run;
 use super::staged::Staged;
 use crate::inode::Inode;
-use crate::ondisk::DIRECT;
+use crate::ondisk::{DIRECT, DIRECTORY_UNIT};
 use crate::superblock::Super;
 use seekless_fs::field::{index, invalid, range, wide};
 use seekless_fs::{FsError, Location};
@@ -104,9 +104,10 @@ impl Staged {
         debug_assert!(at < sb.pointers(), "place {at} of an index block");
         let run = self.index_run(inode, block)?;
         let byte = at * u64::from(sb.pointer_size());
-        let fragment = Extent::new(run.start + byte / u64::from(sb.fsize), 1);
-        let each = u64::from(sb.fsize) / u64::from(sb.pointer_size());
-        let number = BlockNo::new(sb.pointer(&self.contents(fragment)?, at % each));
+        let fsize = u64::from(sb.fsize);
+        let unit = self.unit(run.start + byte / fsize, byte % fsize)?;
+        let each = wide(DIRECTORY_UNIT) / u64::from(sb.pointer_size());
+        let number = BlockNo::new(sb.pointer(&unit, at % each));
         Ok(Some(number).filter(|&number| number != BlockNo::ZERO))
     }
 

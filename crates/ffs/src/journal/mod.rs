@@ -17,8 +17,8 @@
 //! - [`write`](mod@write): the changes, in an order in which they can be cut off
 //!
 //! The pass is computed completely before anything is written. A journal that contradicts itself or
-//! the volume is an error, and then the whole volume is to be checked, as `fsck_ffs` does. So it is
-//! where the device cannot read what the pass needs.
+//! the volume is an error, and then the whole volume is to be checked, as `fsck_ffs` does. The same
+//! applies where the device cannot read a block that the pass needs.
 
 mod bitmaps;
 mod claims;
@@ -60,10 +60,11 @@ pub(crate) enum Journal {
     Missing,
     /// There is no journal of the last mount, for a reason: the whole volume is to be checked.
     Unusable(String),
-    /// The device fails where the journal or its records lead: as well.
+    /// The device cannot read the journal, or a block that its records lead to: the whole volume is
+    /// to be checked.
     Unreadable(DeviceError),
-    /// The journal contradicts itself or the volume, for a reason: as well, and no crash explains
-    /// it.
+    /// The journal contradicts itself or the volume, for a reason, and no crash explains it: the whole
+    /// volume is to be checked.
     Damaged(FsError),
     /// It tells how to recover the volume.
     Pending(Box<JournalRecovery>),

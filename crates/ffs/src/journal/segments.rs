@@ -78,8 +78,7 @@ impl Head {
 impl Segment {
     /// Checks that the segment has as many records as its header says. The kernel writes the same
     /// header to all sectors, takes no sector more than the records need, and zeroes the rest of the
-    /// last one (`softdep_process_journal`). With fewer records than there are, changes would be
-    /// passed over.
+    /// last one (`softdep_process_journal`). A count that is too low would lose changes.
     ///
     /// # Errors
     /// [`FsError::Corrupt`].

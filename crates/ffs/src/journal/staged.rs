@@ -5,6 +5,7 @@ use super::parts::FilePart;
 use super::records::Owner;
 use crate::inode::Inode;
 use crate::inode_edit::InodeMut;
+use crate::ondisk::DIRECTORY_UNIT;
 use crate::volume::Volume;
 use seekless_fs::field::{index, invalid, wide};
 use seekless_fs::{FsError, Location};
@@ -51,6 +52,25 @@ impl Staged {
         Ok(bytes)
     }
 
+    /// The unit of [`DIRECTORY_UNIT`] bytes that contains a byte of a fragment, which lies in the
+    /// volume. A record leads to one entry or one block number: no more of the fragment is read.
+    ///
+    /// # Errors
+    /// Errors of the device.
+    pub(super) fn unit(&self, fragment: BlockNo, within: u64) -> Result<Vec<u8>, FsError> {
+        debug_assert!(within < u64::from(self.volume.sb.fsize), "byte {within} of a fragment");
+        let start = within - within % wide(DIRECTORY_UNIT);
+        let mut unit = vec![0; DIRECTORY_UNIT];
+        match self.fragments.get(&fragment.get()) {
+            Some(changed) => {
+                let from = changed.iter().skip(index(start));
+                unit.iter_mut().zip(from).for_each(|(to, &byte)| *to = byte);
+            }
+            None => self.volume.read_bytes(fragment, start, &mut unit)?,
+        }
+        Ok(unit)
+    }
+
     /// Changes the contents of a run of fragments.
     pub(super) fn put_contents(&mut self, run: Extent, bytes: &[u8]) {
         debug_assert_eq!(wide(bytes.len()), run.len * u64::from(self.volume.sb.fsize), "all of it");
@@ -75,8 +95,8 @@ impl Staged {
         self.volume.inode(ino)
     }
 
-    /// Notes the part of a file for which a block is read as a whole. Each block is read for one: so
-    /// the work of a recovery is bounded by the blocks that it reads, whatever their pointers are.
+    /// Notes the part of a file for which a block is read as a whole. Each block is read for one part
+    /// only, so that the blocks bound the work of a recovery, whatever their pointers are.
     ///
     /// # Errors
     /// [`FsError::Corrupt`] when it was read for another part, or for another file.

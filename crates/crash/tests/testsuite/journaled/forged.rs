@@ -21,7 +21,11 @@ pub(super) const DIRECTORY: u16 = 0o40_755;
 
 /// A volume with some files that was not unmounted, and has a journal without records.
 pub(super) fn made(version: Version, with: impl FnOnce(&mut dyn Operate)) -> Vec<u8> {
-    let target = Journaled::of(version);
+    made_on(&Journaled::of(version), with)
+}
+
+/// As [`made`], on a target.
+pub(super) fn made_on(target: &Journaled, with: impl FnOnce(&mut dyn Operate)) -> Vec<u8> {
     let device = Arc::new(MemoryDevice::new(vec![0; target.image_len().get() as usize]));
     target.make(device.as_ref()).unwrap();
     let config = Config::new(Discipline::SoftUpdates);

@@ -1,8 +1,8 @@
 //! Journals and maps that would make a recovery do more than their size warrants.
 
-use super::forged::{OWNER, made};
-use super::volume::{Fields, put};
-use super::writer::{self, block, cut};
+use super::forged::{OWNER, made, made_on};
+use super::volume::{Fields, Journaled, put};
+use super::writer::{self, block, cut, reference};
 use super::{findings_of, journal};
 use seekless_device::{BlockDevice, DeviceError, MemoryDevice};
 use seekless_ffs::Version;
@@ -13,15 +13,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const BOTH: [Version; 2] = [Version::Ufs2, Version::Ufs1];
 
-/// A device that counts reads.
+/// A device that counts reads, and their bytes.
 struct Counting {
     device: MemoryDevice,
     reads: AtomicU64,
+    bytes: AtomicU64,
 }
 
 impl Counting {
     fn of(bytes: Vec<u8>) -> Arc<Self> {
-        Arc::new(Self { device: MemoryDevice::new(bytes), reads: AtomicU64::new(0) })
+        let device = MemoryDevice::new(bytes);
+        Arc::new(Self { device, reads: AtomicU64::new(0), bytes: AtomicU64::new(0) })
     }
 }
 
@@ -32,6 +34,7 @@ impl BlockDevice for Counting {
 
     fn read(&self, at: Lba, buf: &mut [u8]) -> Result<(), DeviceError> {
         self.reads.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(buf.len() as u64, Ordering::Relaxed);
         self.device.read(at, buf)
     }
 
@@ -118,5 +121,54 @@ fn records_of_a_block_are_looked_at_once() {
         assert!(found[0].starts_with("journal.damaged block map, inode"), "{found:?}");
         let reads = device.reads.load(Ordering::Relaxed);
         assert!(reads < 50_000, "{reads} reads for {} records", records.len());
+    }
+}
+
+/// A record leads to one entry and to one number in each index block: the fragments around these,
+/// of up to 64 KiB, are not read for each.
+#[test]
+fn a_record_has_no_whole_fragments_read() {
+    for version in BOTH {
+        let (mut named, mut mapped) = (0, 0);
+        let sound = made_on(&Journaled::with_fragments(version, 4096), |operate| {
+            named = file(operate, "named", 100);
+            mapped = file(operate, "mapped", 13 * 32_768);
+        });
+        let (index, _) = blocks_of(&sound, mapped);
+        let each = |n: u64| reference(writer::ADD, named, (2, n), 1, 0o100_644);
+        let names = |count: u64| (0..count).map(each).collect::<Vec<_>>();
+        // Blocks that the file does not have: a number of each is looked for.
+        let each = |n: u64| block(writer::FREE, mapped, 13 + n as i64, (index, 8), 0);
+        let blocks = |count: u64| (0..count).map(each).collect::<Vec<_>>();
+        let read = |records: &[writer::Record]| {
+            let mut bytes = sound.clone();
+            journal(&mut bytes, records);
+            let device = Counting::of(bytes);
+            let found = findings_of(device.clone());
+            assert!(found[0].starts_with("journal.pending"), "{found:?}");
+            device.bytes.load(Ordering::Relaxed)
+        };
+        for (few, many) in [(names(10), names(500)), (blocks(10), blocks(2000))] {
+            let more = (many.len() - few.len()) as u64;
+            let each = (read(&many) - read(&few)) / more;
+            assert!(each < 2500, "{each} bytes for a record");
+        }
+    }
+}
+
+/// The journal's map has a block twice: it is not the map of a file that a kernel made.
+#[test]
+fn the_journal_has_each_block_once() {
+    for version in BOTH {
+        let mut bytes = made(version, |_| {});
+        let fields = Fields::of(&bytes);
+        let (ino, _) = fields.journal(&bytes);
+        let (first, _) = fields.parse(&bytes).nodes[&ino].blocks[&1];
+        let (numbers, width) = if fields.is_ufs2 { (112, 8) } else { (40, 4) };
+        put(&mut bytes, fields.inode_at(ino) + numbers + 5 * width, width, first);
+        let found = findings_of(Counting::of(bytes));
+        let expected = format!("journal.damaged journal, inode {ino}, block ");
+        assert!(found[0].starts_with(&expected), "{found:?}");
+        assert!(found[0].contains("owners of a block"), "{found:?}");
     }
 }
