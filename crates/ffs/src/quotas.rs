@@ -111,8 +111,9 @@ pub fn correct_quotas(
 ///
 /// # Errors
 /// As [`quotas`]; [`FsError::Invalid`] for projects, and for a number for which the quota file has no
-/// place; [`FsError::NoSpace`]; errors of opening the volume for changes, so [`FsError::Refused`] for
-/// one that is not clean.
+/// place; [`FsError::NoSpace`] or, for damage in its way, [`FsError::Unsupported`] if the changed
+/// record cannot be written, and [`FsError::Corrupt`] for damage in the way of others only; errors of
+/// opening the volume for changes, so [`FsError::Refused`] for one that is not clean.
 pub fn change_quotas(
     device: Arc<dyn BlockDevice>,
     selection: &QuotaSelection,
@@ -193,7 +194,7 @@ fn in_use(
     let config = Config::new(Discipline::SoftUpdates);
     let mut live = FfsLive::open(device, Arc::new(VirtualClock::new()), config, options_at(now))?;
     let done = keep_quotas(&mut live, files).and_then(|()| change(&mut live));
-    // What could not be written is met again.
+    // The unmount tries to write missing records again: the first error is returned.
     let closed = live.unmount();
     done.and(closed)
 }

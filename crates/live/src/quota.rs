@@ -178,6 +178,7 @@ impl fmt::Display for LackingRecords {
         f.write_str(&self.first)?;
         match self.count {
             1 => Ok(()),
+            2 => f.write_str(" (and 1 more record)"),
             count => write!(f, " (and {} more records)", count - 1),
         }
     }
@@ -653,7 +654,7 @@ mod tests {
             let failed = if now { vec![full(7), full(8)] } else { Vec::new() };
             quotas.begins_to_lack(&failed).map(LackingRecords::to_string)
         });
-        let text = "/quota.user: user 7: no space: blocks (and 1 more records)";
+        let text = "/quota.user: user 7: no space: blocks (and 1 more record)";
         let text = Some(text.to_string());
         assert_eq!(reported, [None, text.clone(), None, None, text]);
         let error = quotas.lacking().map(LackingRecords::error);

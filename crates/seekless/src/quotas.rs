@@ -362,7 +362,8 @@ impl Quotas {
     ///
     /// # Errors
     /// As [`Quotas::check`]; [`ErrorKind::NoSpace`](crate::ErrorKind) if there is no room for some records (all others
-    /// are written), [`ErrorKind::Unsupported`](crate::ErrorKind) for a volume that has to be checked first.
+    /// are written), [`ErrorKind::Unsupported`](crate::ErrorKind) for a volume that has to be checked first and
+    /// for damage in the way of some records (all others are written).
     pub fn correct(&self) -> Result<QuotaCheck, Error> {
         let compared = correct(&self.path, &self.place, &self.selection, self.now())?;
         Ok(QuotaCheck::of(compared, Outcome::Corrected))

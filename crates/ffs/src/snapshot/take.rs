@@ -27,8 +27,8 @@ const OF_SNAPSHOT: Ownership = Ownership { uid: 0, gid: 0, perm: 0o400 };
 /// Takes a snapshot of a volume that is not in use, and returns its inode. `name` is its path, or
 /// its name in `/.snap`, which is made if there is none. `now` becomes the time of the file.
 ///
-/// A snapshot is not charged to anybody, but directories that are made or grow are: a warning says
-/// that the usage in quota files is not that of the files then.
+/// A snapshot is charged to nobody. Where `/.snap` is made or a directory grows, their owners have more
+/// usage than the quota files say: a warning names the files.
 ///
 /// # Errors
 /// As [`take_snapshot_in_use`]; errors of opening the volume for changes.
