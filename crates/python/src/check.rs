@@ -49,13 +49,17 @@ pub(crate) struct Checked {
 
 impl From<seekless::Checked> for Checked {
     fn from(checked: seekless::Checked) -> Self {
-        let outcome = match checked.outcome {
-            Outcome::Clean => "clean",
-            Outcome::Corrected => "corrected",
-            Outcome::Left => "left",
-        };
         let findings = checked.findings.into_iter().map(Finding::from).collect();
-        Self { outcome, findings, more: checked.more }
+        Self { outcome: outcome_name(checked.outcome), findings, more: checked.more }
+    }
+}
+
+/// The name of an outcome: `clean`, `corrected` or `left`.
+pub(crate) fn outcome_name(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Clean => "clean",
+        Outcome::Corrected => "corrected",
+        Outcome::Left => "left",
     }
 }
 

@@ -1,11 +1,12 @@
 //! The quotas of a volume.
 
+use crate::check::outcome_name;
 use crate::errors::usage;
 use crate::paths::AnyPath;
 use crate::records::{repr, to_dict};
 use crate::work::{self, Interrupted};
 use pyo3::prelude::*;
-use seekless::{Outcome, QuotaKind, QuotaLimits, QuotaOwner};
+use seekless::{QuotaKind, QuotaLimits, QuotaOwner};
 use serde::Serialize;
 
 /// The quotas of an image that is not in use: usage and limits of users, groups and (on ext)
@@ -233,11 +234,7 @@ pub(crate) struct QuotaCheck {
 impl From<seekless::QuotaCheck> for QuotaCheck {
     fn from(checked: seekless::QuotaCheck) -> Self {
         Self {
-            outcome: match checked.outcome {
-                Outcome::Clean => "clean",
-                Outcome::Corrected => "corrected",
-                Outcome::Left => "left",
-            },
+            outcome: outcome_name(checked.outcome),
             compared: checked.compared.into_iter().map(QuotaKind::name).collect(),
             unusable: checked.unusable.into_iter().map(|it| (it.kind.name(), it.why)).collect(),
             differences: checked.differences.into_iter().map(QuotaDifference::from).collect(),

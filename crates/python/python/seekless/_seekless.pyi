@@ -498,6 +498,7 @@ class Listed:
 def layout_list(
     image: _Path, output: _Path, *, partition: Optional[str] = None, force: bool = False
 ) -> Listed: ...
+
 @final
 class OwnerQuota:
     @property
