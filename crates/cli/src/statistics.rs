@@ -1,18 +1,34 @@
 //! Formats the counters of a mount's cache, like `mount -v` and `vmstat -m` of FreeBSD.
 
-use seekless_cache::{Counters, JournalCounters, Kind, Limits};
+use seekless_cache::{Config, Counters, Discipline, JournalCounters, Kind, Limits};
 use serde_json::{Map, Value, json};
+use std::fmt::Write as _;
 
-/// The limits and counters of a mounted volume, as text or as JSON.
-pub(crate) fn of_mounted(limits: &Limits, counters: &Counters, as_json: bool) -> String {
-    let Limits { max_softdeps, tickdelay, .. } = limits;
+/// The settings and counters of a mounted volume, as text or as JSON. Limits of soft updates only
+/// where it is mounted with them.
+pub(crate) fn of_mounted(config: &Config, counters: &Counters, as_json: bool) -> String {
+    let Limits { max_softdeps, max_undo, tickdelay } = config.limits;
+    let (name, cache) = (config.discipline.name(), config.capacity);
+    let has_soft_updates = config.discipline == Discipline::SoftUpdates;
     if as_json {
         let mut shown = json(counters);
-        shown["max_softdeps"] = json!(max_softdeps);
-        shown["tickdelay"] = json!(tickdelay);
+        shown["discipline"] = json!(name);
+        shown["cache"] = json!(cache.get());
+        if has_soft_updates {
+            shown["max_softdeps"] = json!(max_softdeps);
+            shown["tickdelay"] = json!(tickdelay);
+            shown["max_undo"] = json!(max_undo.get());
+        }
         return shown.to_string();
     }
-    format!("max_softdeps {max_softdeps}, tickdelay {tickdelay}\n{}", text(counters))
+    let mut shown = format!("{name}: cache {cache}");
+    if has_soft_updates {
+        let _ = write!(
+            shown,
+            ", max_softdeps {max_softdeps}, tickdelay {tickdelay}, max_undo {max_undo}"
+        );
+    }
+    shown + "\n" + &text(counters)
 }
 
 /// The counters as text: writes and reads, the limits of soft updates, the journal, and a line for

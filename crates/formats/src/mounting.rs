@@ -8,7 +8,7 @@ use seekless_fs::corrections::Correction;
 use seekless_fs::operate::Operate;
 use seekless_fs::{FsError, Timestamp};
 use seekless_live::{ListingKey, Live, Named, Recovery, tuning};
-use seekless_units::{Ino, Nanos};
+use seekless_units::{ByteLen, Ino, Nanos};
 
 /// The time of day.
 pub type Wall = Box<dyn Fn() -> Timestamp + Send>;
@@ -109,11 +109,17 @@ pub trait InUse: Operate {
     /// The counters of its cache.
     fn counters(&self) -> &Counters;
 
-    /// As [`tuning::limits`].
-    fn limits(&self) -> Limits;
+    /// As [`tuning::config`].
+    fn config(&self) -> &Config;
 
     /// As [`tuning::adjust`].
-    fn adjust(&mut self, limits: Limits, zero_counters: bool);
+    ///
+    /// # Errors
+    /// As [`tuning::adjust`].
+    fn adjust(&mut self, limits: Limits, capacity: ByteLen) -> Result<(), FsError>;
+
+    /// As [`tuning::zero_counters`].
+    fn zero_counters(&mut self);
 
     /// As [`Live::next_due`].
     fn next_due(&self) -> Option<Nanos>;
@@ -166,12 +172,16 @@ impl<F: Named + 'static> InUse for Live<F> {
         Self::counters(self)
     }
 
-    fn limits(&self) -> Limits {
-        tuning::limits(self)
+    fn config(&self) -> &Config {
+        tuning::config(self)
     }
 
-    fn adjust(&mut self, limits: Limits, zero_counters: bool) {
-        tuning::adjust(self, limits, zero_counters);
+    fn adjust(&mut self, limits: Limits, capacity: ByteLen) -> Result<(), FsError> {
+        tuning::adjust(self, limits, capacity)
+    }
+
+    fn zero_counters(&mut self) {
+        tuning::zero_counters(self);
     }
 
     fn next_due(&self) -> Option<Nanos> {

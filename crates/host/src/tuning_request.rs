@@ -5,9 +5,9 @@ use crate::check_request::{ioctl, words};
 use std::fs::File;
 use std::io;
 
-/// `_IOW('s', 0x59, unsigned long long[4])`: which of them change, the limit, the ticks, and whether counters
-/// become zero.
-pub const ADJUST: u32 = 0x4020_7359;
+/// `_IOW('s', 0x59, unsigned long long[6])`: the bits of those that change, the settings, and whether
+/// counters become zero.
+pub const ADJUST: u32 = 0x4030_7359;
 
 /// `_IOR('s', 0x5A, char[8192])`: settings and counters as text, zeros behind it.
 pub const READ_TEXT: u32 = 0xA000_735A;
@@ -15,10 +15,13 @@ pub const READ_TEXT: u32 = 0xA000_735A;
 /// `_IOR('s', 0x5B, char[8192])`: the same as JSON.
 pub const READ_JSON: u32 = 0xA000_735B;
 
+/// Numbers in a request for changes.
+const WORDS: usize = 6;
+
 /// Bytes of a text.
 pub const TEXT_BYTES: usize = 8192;
 
-const _: () = assert!(ADJUST >> 16 & 0x3FFF == 4 * 8);
+const _: () = assert!(ADJUST >> 16 & 0x3FFF == WORDS as u32 * 8);
 const _: () = assert!(READ_TEXT >> 16 & 0x3FFF == TEXT_BYTES as u32);
 const _: () = assert!(READ_JSON >> 16 & 0x3FFF == TEXT_BYTES as u32);
 
@@ -29,37 +32,43 @@ pub struct Adjustment {
     pub max_softdeps: Option<u64>,
     /// Ticks of a hundredth of a second that callers are delayed above that.
     pub tickdelay: Option<u64>,
+    /// Maximum number of bytes kept to undo pending changes with.
+    pub max_undo: Option<u64>,
+    /// Bytes of the block cache.
+    pub cache: Option<u64>,
     /// Counters become zero.
     pub zero_counters: bool,
 }
 
 impl Adjustment {
-    const MAX_SOFTDEPS: u64 = 1;
-    const TICKDELAY: u64 = 2;
-
     /// A request, from its bytes.
     #[must_use]
     pub fn decode(request: &[u8]) -> Option<Self> {
         let mut words = words(request);
-        let [given, max_softdeps, tickdelay, zero] =
-            [words.next()?, words.next()?, words.next()?, words.next()?];
-        let is_known = given & !(Self::MAX_SOFTDEPS | Self::TICKDELAY) == 0 && zero <= 1;
-        is_known.then_some(Self {
-            max_softdeps: (given & Self::MAX_SOFTDEPS != 0).then_some(max_softdeps),
-            tickdelay: (given & Self::TICKDELAY != 0).then_some(tickdelay),
-            zero_counters: zero == 1,
-        })
+        let given = words.next()?;
+        let mut bit = 1;
+        let mut next = || {
+            let word = words.next()?;
+            let is_given = given & bit != 0;
+            bit <<= 1;
+            Some(is_given.then_some(word))
+        };
+        let [max_softdeps, tickdelay, max_undo, cache] = [next()?, next()?, next()?, next()?];
+        let is_known = given < bit;
+        let zero_counters = match words.next()? {
+            0 => false,
+            1 => true,
+            _ => return None,
+        };
+        is_known.then_some(Self { max_softdeps, tickdelay, max_undo, cache, zero_counters })
     }
 
-    fn encode(self) -> [u64; 4] {
-        let is = |given: bool, bit: u64| if given { bit } else { 0 };
-        [
-            is(self.max_softdeps.is_some(), Self::MAX_SOFTDEPS)
-                | is(self.tickdelay.is_some(), Self::TICKDELAY),
-            self.max_softdeps.unwrap_or(0),
-            self.tickdelay.unwrap_or(0),
-            u64::from(self.zero_counters),
-        ]
+    fn encode(self) -> [u64; WORDS] {
+        let Self { max_softdeps, tickdelay, max_undo, cache, zero_counters } = self;
+        let settings = [max_softdeps, tickdelay, max_undo, cache];
+        let given = (0..).zip(settings).map(|(bit, setting)| u64::from(setting.is_some()) << bit);
+        let [first, second, third, fourth] = settings.map(Option::unwrap_or_default);
+        [given.sum(), first, second, third, fourth, zero_counters.into()]
     }
 }
 
@@ -67,7 +76,7 @@ impl Adjustment {
 ///
 /// # Errors
 /// The ioctl's error: `ENOTTY` for a file system that does not support the request, `EPERM`, `EINVAL`
-/// for a value that is not possible.
+/// for a value out of its range, `EOPNOTSUPP` for a limit of soft updates on a volume without them.
 pub fn adjust(root: &File, adjustment: &Adjustment) -> io::Result<()> {
     ioctl(root, ADJUST, adjustment.encode().as_mut_ptr().cast())
 }
@@ -91,15 +100,22 @@ mod tests {
 
     #[test]
     fn a_request_has_what_was_put_into_it() {
-        for max_softdeps in [None, Some(0), Some(u64::MAX)] {
-            for (tickdelay, zero_counters) in [(None, true), (Some(2), false), (Some(100), true)] {
-                let request = Adjustment { max_softdeps, tickdelay, zero_counters };
-                let bytes = request.encode().map(u64::to_ne_bytes);
-                assert_eq!(Adjustment::decode(bytes.as_flattened()), Some(request));
-                assert_eq!(Adjustment::decode(&bytes.as_flattened()[..31]), None);
-            }
+        let set = |bits: u64, bit: u32, value: u64| (bits >> bit & 1 != 0).then_some(value);
+        for bits in 0..32 {
+            let request = Adjustment {
+                max_softdeps: set(bits, 0, u64::MAX),
+                tickdelay: set(bits, 1, 100),
+                max_undo: set(bits, 2, 0),
+                cache: set(bits, 3, 1 << 40),
+                zero_counters: set(bits, 4, 1).is_some(),
+            };
+            let bytes = request.encode().map(u64::to_ne_bytes);
+            assert_eq!(Adjustment::decode(bytes.as_flattened()), Some(request));
+            assert_eq!(Adjustment::decode(&bytes.as_flattened()[..47]), None);
         }
-        let unknown = [4u64, 0, 0, 0].map(u64::to_ne_bytes);
-        assert_eq!(Adjustment::decode(unknown.as_flattened()), None);
+        for unknown in [[16u64, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 2]] {
+            let bytes = unknown.map(u64::to_ne_bytes);
+            assert_eq!(Adjustment::decode(bytes.as_flattened()), None, "{unknown:?}");
+        }
     }
 }

@@ -28,8 +28,8 @@ impl<F: Named> Live<F> {
     }
 
     /// Gives contents their places as long as too many wait, those that have waited longest
-    /// first.
-    fn bound_delayed(&mut self) -> Result<(), FsError> {
+    /// first. To be called between operations.
+    pub(crate) fn bound_delayed(&mut self) -> Result<(), FsError> {
         let most = self.volume.core.cache.blocks().config().capacity.get() / 2;
         let block = u64::from(self.volume.format.limits().block);
         while self.volume.core.delayed.blocks() * block > most {

@@ -4,7 +4,8 @@
 //!
 //! - `session`: mounting, and serving until the unmount ([`serve()`])
 //! - `volume`: an image open for changes ([`Volume`])
-//! - `options`: the options of a read-write mount, as `-o` takes them
+//! - `options`: the options of a read-write mount, as `-o` takes them; `settings`: those that can
+//!   change while it lasts
 //! - `image`, `live`: answers to the kernel's requests; `kernel`: common conversions
 //! - `recorder`: the trace of a mount
 //!
@@ -37,6 +38,7 @@ mod live;
 mod options;
 mod recorder;
 mod session;
+mod settings;
 pub mod testbed;
 mod volume;
 
@@ -47,4 +49,5 @@ pub use live::{LiveMount, Statistics};
 pub use options::LiveMountOptions;
 pub use recorder::Recorder;
 pub use session::{KernelCache, MountOptions, serve};
+pub use settings::Setting;
 pub use volume::{Locked, RecoveryEnd, Volume, VolumeRecovery};

@@ -16,7 +16,7 @@ use super::kernel::{
 use crate::volume::{Locked, Recovered, Volume, number};
 use fuser::{Errno, FileAttr, Generation, INodeNo, ReplyEmpty, ReplyEntry, Request};
 use listing::Listings;
-use seekless_cache::{Counters, Limits};
+use seekless_cache::{Config, Counters};
 use seekless_fs::Attr;
 use seekless_fs::operate::{FsyncParts, NewFile, Operate, Ownership};
 use seekless_units::Ino;
@@ -41,9 +41,9 @@ pub struct LiveMount {
     statistics: Statistics,
 }
 
-/// How limits and counters are shown, as text or as JSON, to those that ask a mounted volume for
+/// How settings and counters are shown, as text or as JSON, to those that ask a mounted volume for
 /// them ([`seekless_host::tuning_request`]).
-pub type Statistics = fn(&Limits, &Counters, json: bool) -> String;
+pub type Statistics = fn(&Config, &Counters, json: bool) -> String;
 
 impl LiveMount {
     /// Serves a volume, whose owner must tick and unmount it.

@@ -1,10 +1,10 @@
 //! Options of a read-write mount, in the form of `-o`.
 
+use crate::settings::Setting;
 use fuser::MountOption;
 use seekless_cache::{Ages, Config, Discipline};
 use seekless_formats::{Argument, FORMATS, Mounting, check_mount};
 use seekless_images::Error;
-use seekless_units::{ByteLen, parse_size};
 
 /// Options of every format; `=` if a value follows.
 const COMMON: &[&str] = &[
@@ -21,6 +21,7 @@ const COMMON: &[&str] = &[
     "ages=",
     "max_softdeps=",
     "tickdelay=",
+    "max_undo=",
     "barriers",
     "nobarriers",
     "discard",
@@ -102,6 +103,11 @@ impl LiveMountOptions {
     }
 
     fn take_live(&mut self, option: &str, name: &str, value: Option<&str>) -> Result<(), Error> {
+        if let Some(setting) = value.and_then(|value| Setting::parse(name, value)) {
+            let wrong = |why| Error::usage(format!("-o {option}: {why}"));
+            setting.map_err(wrong)?.apply(&mut self.how.config);
+            return Ok(());
+        }
         match (name, value) {
             ("force", None) => self.how.force = true,
             ("barriers", None) => self.how.config.barriers = true,
@@ -109,19 +115,6 @@ impl LiveMountOptions {
             ("nodiscard", None) => self.how.discards = Some(false),
             ("nobarriers", None) => self.how.config.barriers = false,
             ("seed", Some(value)) => self.how.seed = number(option, value)?,
-            ("max_softdeps", Some(value)) => {
-                self.how.config.limits.max_softdeps = positive(option, value)?;
-            }
-            ("tickdelay", Some(value)) => {
-                self.how.config.limits.tickdelay = positive(option, value)?
-            }
-            ("cache", Some(value)) => {
-                self.how.config.capacity = parse_size(value)
-                    .map_err(|error| Error::usage(format!("-o {option}: {error}")))?;
-                if self.how.config.capacity < LEAST_CACHE {
-                    return Err(Error::usage(format!("-o {option}: at least {LEAST_CACHE}")));
-                }
-            }
             ("ages", Some("classic")) => self.how.config.ages = Ages::CLASSIC,
             ("ages", Some("freebsd")) => self.how.config.ages = Ages::FREEBSD,
             ("journal", Some(_)) => self.how.discipline = Some(discipline(option)?),
@@ -155,17 +148,6 @@ fn number<T: std::str::FromStr>(option: &str, value: &str) -> Result<T, Error> {
     value.parse().map_err(|_| Error::usage(format!("-o {option}: invalid number")))
 }
 
-fn positive<T>(option: &str, value: &str) -> Result<T, Error>
-where
-    T: std::str::FromStr + Default + PartialEq,
-{
-    let number = number(option, value)?;
-    if number == T::default() {
-        return Err(Error::usage(format!("-o {option}: must not be zero")));
-    }
-    Ok(number)
-}
-
 /// The options of every format and of each; `=` if a value follows.
 fn known() -> Vec<String> {
     let mut known: Vec<String> = COMMON.iter().map(|&name| name.into()).collect();
@@ -194,10 +176,6 @@ fn unknown(option: &str) -> Error {
     };
     Error::usage(format!("-o {option}: unknown option{hint}"))
 }
-
-/// Minimum size of the cache: a few blocks of the largest size, with their cylinder groups and
-/// indirect blocks.
-const LEAST_CACHE: ByteLen = ByteLen::new(1 << 20);
 
 #[cfg(test)]
 mod tests {
@@ -228,8 +206,18 @@ mod tests {
         assert!(arguments(&parse("rw").unwrap()).is_empty());
         let options = parse("rw,policy=depth,dirs=linear,inodes=dir-reserve=32").unwrap();
         assert_eq!(arguments(&options), ["dirs=depth", "dirs=linear", "inodes=dir-reserve=32"]);
-        for senseless in ["cache=0", "cache=1023K", "max_softdeps=0", "tickdelay=0", "tickdelay=x"]
-        {
+        let limits = parse("rw,max_softdeps=9,tickdelay=3,max_undo=1M").unwrap().how.config.limits;
+        assert_eq!((limits.max_softdeps, limits.tickdelay), (9, 3));
+        assert_eq!(limits.max_undo.get(), 1 << 20);
+        for senseless in [
+            "cache=0",
+            "cache=1023K",
+            "max_softdeps=0",
+            "tickdelay=0",
+            "tickdelay=1",
+            "tickdelay=x",
+            "max_undo=0",
+        ] {
             let message = parse(&format!("rw,{senseless}")).unwrap_err();
             assert!(message.contains(senseless), "{message}");
         }

@@ -1,8 +1,9 @@
 //! Images of any format, open for changes.
 
+use crate::settings::Setting;
 use crate::{KernelCache, LiveMountOptions};
 use fuser::INodeNo;
-use seekless_cache::{Counters, Discipline, Limits};
+use seekless_cache::{Config, Counters, Discipline};
 use seekless_device::{BlockDevice, Clock, SnapshotOrigin, WriteQueue};
 use seekless_formats::{BackgroundCheck, InUse, Mounting, Step, Wall, claim, recover, release};
 use seekless_fs::FsError;
@@ -182,30 +183,39 @@ impl Volume {
         *self.live.lock().unwrap_or_else(PoisonError::into_inner).counters()
     }
 
-    /// The limits of its pending changes.
+    /// The configuration of its cache.
     #[must_use]
-    pub fn limits(&self) -> Limits {
-        self.live().limits()
+    pub fn config(&self) -> Config {
+        *self.live().config()
     }
 
-    /// Changes settings; `false` for values that are not possible, and then nothing changes.
-    pub(crate) fn adjust(&self, asked: &Adjustment) -> bool {
+    /// Changes settings, all of them or none.
+    ///
+    /// # Errors
+    /// [`FsError::Invalid`] for a value out of its range; [`FsError::Unsupported`] for a setting of
+    /// soft updates where the volume is not mounted with them. After other errors, which are those
+    /// of delayed contents that a smaller cache has no room for, the settings are changed.
+    pub(crate) fn adjust(&self, asked: &Adjustment) -> Result<(), FsError> {
+        let settings = Setting::of(asked);
+        let settings = settings.ok_or_else(|| FsError::Invalid("a value out of range".into()))?;
         let mut live = self.live();
-        let mut limits = live.limits();
-        if let Some(most) = asked.max_softdeps {
-            let Some(most) = usize::try_from(most).ok().filter(|most| *most > 0) else {
-                return false;
-            };
-            limits.max_softdeps = most;
+        let mut config = *live.config();
+        let has_soft_updates = config.discipline == Discipline::SoftUpdates;
+        if !has_soft_updates && settings.iter().any(|setting| setting.is_of_soft_updates()) {
+            return Err(FsError::Unsupported(format!(
+                "limits of pending changes under {}",
+                config.discipline
+            )));
         }
-        if let Some(ticks) = asked.tickdelay {
-            let Some(ticks) = u32::try_from(ticks).ok().filter(|ticks| *ticks > 0) else {
-                return false;
-            };
-            limits.tickdelay = ticks;
+        for setting in settings {
+            setting.apply(&mut config);
         }
-        live.adjust(limits, asked.zero_counters);
-        true
+        let adjusted = live.adjust(config.limits, config.capacity);
+        if asked.zero_counters {
+            live.zero_counters();
+        }
+        drop(live);
+        adjusted.and(self.write_queued())
     }
 
     /// Performs all queued writes and flushes, without locking the file system.
@@ -509,6 +519,38 @@ mod tests {
 
     fn is_in_order(device: &Arc<MemoryDevice>) -> bool {
         seekless_ffs::check(device.clone()).unwrap().is_clean()
+    }
+
+    fn mounted_with(discipline: &str) -> Volume {
+        let device = Arc::new(MemoryDevice::new(vec![0; 8 << 20]));
+        let make = seekless_ffs::MakeOptions::new(seekless_ffs::Version::Ufs2, device.len());
+        seekless_ffs::make(device.as_ref(), &make).unwrap();
+        let (clock, wall) = (Arc::new(RealClock::new()), Box::new(crate::now));
+        Volume::open(device, clock, &options(&format!("rw,{discipline}")), false, wall).unwrap()
+    }
+
+    #[test]
+    fn all_settings_of_a_request_change_or_none() {
+        let (softdep, normal) = (mounted_with("softdep"), mounted_with("normal"));
+        let before = [softdep.config(), normal.config()];
+        let reads = softdep.counters().reads;
+        assert!(reads > 0);
+        let cache = Some(2 << 20);
+        // Another client may send any value.
+        let wrong = Adjustment { cache, tickdelay: Some(1), zero_counters: true, ..<_>::default() };
+        assert!(matches!(softdep.adjust(&wrong), Err(FsError::Invalid(_))));
+        let limits = Adjustment { cache, tickdelay: Some(9), zero_counters: true, ..wrong };
+        assert!(matches!(normal.adjust(&limits), Err(FsError::Unsupported(_))));
+        assert_eq!([softdep.config(), normal.config()], before);
+        assert_eq!(softdep.counters().reads, reads);
+        softdep.adjust(&limits).unwrap();
+        normal.adjust(&Adjustment { tickdelay: None, ..limits }).unwrap();
+        for (volume, ticks) in [(&softdep, 9), (&normal, before[1].limits.tickdelay)] {
+            let config = volume.config();
+            assert_eq!((config.capacity.get(), config.limits.tickdelay), (2 << 20, ticks));
+            assert_eq!(volume.counters().reads, 0);
+            volume.unmount().unwrap();
+        }
     }
 
     #[test]

@@ -24,17 +24,16 @@ impl<A> BlockCache<A> {
     /// cache is no larger than it may be.
     pub(crate) fn drop_clean(&mut self) {
         while self.is_over_capacity() {
-            let batch = self.batch();
+            let batch = batch(self);
             if self.memory.buffers.drop_oldest(batch) == 0 {
                 return;
             }
         }
     }
+}
 
-    /// Blocks that are looked at in one go when room is made: a sixteenth of
-    /// all at most.
-    fn batch(&self) -> usize {
-        let blocks = self.config.capacity.get() / self.memory.shape.block_bytes() as u64;
-        usize::try_from(blocks / 16).unwrap_or(BATCH).clamp(1, BATCH)
-    }
+/// Blocks that are looked at in one go when room is made: a sixteenth of all at most.
+fn batch<A>(cache: &BlockCache<A>) -> usize {
+    let blocks = cache.config.capacity.get() / cache.memory.shape.block_bytes() as u64;
+    usize::try_from(blocks / 16).unwrap_or(BATCH).clamp(1, BATCH)
 }

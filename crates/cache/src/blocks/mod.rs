@@ -99,19 +99,21 @@ impl<A> BlockCache<A> {
         &self.memory.counters
     }
 
-    /// Changes the limits of the graph: the next operation writes changes above them
-    /// ([`Cache::begin`](crate::Cache::begin)). Sets the counters to zero, if wanted, except those
-    /// of dependencies that there are; the most changes and bytes at once begin with the present
-    /// ones.
-    pub fn adjust(&mut self, limits: Limits, zero_counters: bool) {
+    /// Changes the limits of the graph and of the cache, from the next operation on: it treats a
+    /// graph or a cache above its new limit like one that has become full
+    /// ([`Cache::begin`](crate::Cache::begin)).
+    pub fn adjust(&mut self, limits: Limits, capacity: ByteLen) {
         self.config.limits = limits;
-        if zero_counters {
-            let (softdeps, undo) = (self.softdeps(), self.undo_bytes());
-            let Counters { live, dropped, .. } = self.memory.counters;
-            let zero = Counters::default();
-            self.memory.counters =
-                Counters { live, dropped, most_softdeps: softdeps, most_undo: undo, ..zero };
-        }
+        self.config.capacity = capacity;
+    }
+
+    /// Sets the counters to zero, except those of pending dependencies. The maxima of changes and
+    /// bytes become their present numbers.
+    pub fn zero_counters(&mut self) {
+        let (most_softdeps, most_undo) = (self.softdeps(), self.undo_bytes());
+        let Counters { live, dropped, .. } = self.memory.counters;
+        let zero = Counters::default();
+        self.memory.counters = Counters { live, dropped, most_softdeps, most_undo, ..zero };
     }
 
     /// Bytes of the blocks that are kept.

@@ -18,7 +18,7 @@ use seekless_serve::{
     Recorder, Volume,
 };
 use seekless_units::{ByteLen, parse_size};
-use settings::Setting;
+use settings::Change;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use std::num::NonZeroUsize;
@@ -38,10 +38,10 @@ pub(crate) struct MountArgs {
     #[arg(required_unless_present_any = ["set", "counters"])]
     dir: Option<PathBuf>,
     /// Change settings of a volume that is mounted read-write: max_softdeps=N,
-    /// tickdelay=N, counters=0
+    /// tickdelay=N, max_undo=SIZE, cache=SIZE, counters=0
     #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',')]
     #[arg(conflicts_with_all = ["dir", "record", "options", "foreground", "verbose"])]
-    set: Vec<Setting>,
+    set: Vec<Change>,
     /// Print settings and counters of a volume that is mounted read-write
     #[arg(long)]
     #[arg(conflicts_with_all = ["dir", "record", "options", "foreground", "verbose"])]

@@ -380,6 +380,8 @@ fn settings_change_while_it_is_mounted() {
     }
     let scratch = Scratch::new("ufs-settings");
     let (image, at) = (scratch.join("image"), scratch.path().join("at"));
+    let tree = scratch.join("tree");
+    fs::create_dir(&tree).expect("mkdir");
     make(&image, "ufs2", "64M", &["-b", "8192", "-f", "1024"]);
     let mounted = Mounted::new(&image, &at, "rw,softdep");
     let dir = at.to_str().expect("path");
@@ -395,6 +397,8 @@ fn settings_change_while_it_is_mounted() {
     make_files("a");
     let before = shown(&["--counters"]);
     assert_eq!((&before["max_softdeps"], &before["tickdelay"]), (&400_000.into(), &2.into()));
+    assert_eq!((&before["cache"], &before["max_undo"]), (&(64 << 20).into(), &(64 << 20).into()));
+    assert_eq!(before["discipline"], "softdep");
     assert_eq!(before["max_limit_hit"], 0);
     let most = before["most_softdeps"].as_u64().expect("a number");
     assert!(most > 400, "{before}");
@@ -408,23 +412,84 @@ fn settings_change_while_it_is_mounted() {
     assert!(after["max_limit_hit"].as_u64() > Some(0), "{after}");
     assert!(after["slept_ns"].as_u64() >= Some(30_000_000), "{after}");
     assert!(after["dependencies"]["diradd"]["made"].as_u64() >= Some(400), "{after}");
-    assert!(
-        text(&seekless(&["mount", "--counters", dir])).starts_with("max_softdeps 200, tickdelay 3")
-    );
-    for (args, code) in [
-        (&["mount", "--set", "max_softdeps=0", dir][..], 2),
-        (&["mount", "--set", "cache=4M", dir], 2),
-        (&["mount", "--counters", &image, dir], 2),
-        (&["mount", "--counters", "/"], 2),
-        (&["mount", dir], 2),
+    // The limits are raised again, and those by memory lowered: below what the cache has now.
+    let raised =
+        shown(&["--set", "max_softdeps=400000", "--set", "counters=0,max_undo=1M,cache=1M"]);
+    assert_eq!((&raised["cache"], &raised["max_undo"]), (&(1 << 20).into(), &(1 << 20).into()));
+    assert_eq!((&raised["rush_requests"], &raised["tickdelay"]), (&0.into(), &3.into()));
+    make_files("c");
+    let raised = shown(&["--counters"]);
+    assert_eq!((&raised["rush_requests"], &raised["max_limit_hit"]), (&0.into(), &0.into()));
+    let listed = text(&seekless(&["mount", "--counters", dir]));
+    let head = "softdep: cache 1048576, max_softdeps 400000, tickdelay 3, max_undo 1048576\n";
+    assert!(listed.starts_with(head), "{listed}");
+    for (args, code, why) in [
+        (&["--set", "max_softdeps=0", dir][..], 2, "max_softdeps must be a number from 1 to"),
+        (
+            &["--set", "tickdelay=9,tickdelay=1", dir],
+            2,
+            "tickdelay must be a number from 2 to 3000",
+        ),
+        (&["--set", "cache=4K", dir], 2, "cache must be at least 1024K"),
+        (&["--set", "max_undo=none", dir], 2, "max_undo: 'none' is not a size"),
+        (
+            &["--set", "maxsoftdeps=9", dir],
+            2,
+            "available: max_softdeps, tickdelay, max_undo, cache",
+        ),
+        (&["--set", "tickdelay=9", "/proc"], 4, "not a volume that seekless has mounted with rw"),
+        (&["--set", "tickdelay=9", &tree], 2, "not where a file system is mounted"),
+        (&["--counters", &tree], 2, "not where a file system is mounted"),
+        (&["--counters", &image, dir], 2, "cannot be used with"),
+        (&[dir], 2, "required"),
     ] {
-        assert_eq!(seekless(args).status.code(), Some(code), "{args:?}");
+        let failed = seekless(&[&["mount"], args].concat());
+        let said = String::from_utf8_lossy(&failed.stderr).into_owned();
+        assert_eq!(failed.status.code(), Some(code), "{args:?}: {said}");
+        assert!(said.contains(why), "{args:?}: {said}");
     }
+    assert_eq!(shown(&["--counters"])["tickdelay"], 3, "nothing has changed");
     mounted.end();
     text(&seekless(&["check", &image]));
+    run("fsstat", &[&image]);
     let read_only = Mounted::new(&image, &at, "ro");
     assert_eq!(seekless(&["mount", "--counters", dir]).status.code(), Some(4));
     read_only.end();
+}
+
+/// The other disciplines have a cache and counters, but no limits of soft updates.
+#[test]
+fn limits_of_soft_updates_are_refused_where_there_are_none() {
+    if !ready() {
+        return;
+    }
+    let scratch = Scratch::new("ufs-no-limits");
+    let (image, at) = (scratch.join("image"), scratch.path().join("at"));
+    make(&image, "ufs2", "32M", &[]);
+    let dir = at.to_str().expect("path");
+    for discipline in ["async", "normal"] {
+        let mounted = Mounted::new(&image, &at, &format!("rw,{discipline}"));
+        for (set, named) in [
+            ("max_softdeps=9", "max_softdeps:"),
+            ("cache=2M,max_undo=1M,tickdelay=9", "tickdelay, max_undo:"),
+        ] {
+            let (code, message) = failure(&seekless(&["mount", "--set", set, dir]));
+            assert_eq!(code, 4, "{message}");
+            assert!(message.contains(named), "{message}");
+            assert!(message.contains("not mounted with softdep"), "{message}");
+        }
+        let shown = |args: &[&str]| -> serde_json::Value {
+            let all = [&["mount", dir, "--json"], args].concat();
+            serde_json::from_str(&text(&seekless(&all))).expect("JSON")
+        };
+        let before = shown(&["--counters"]);
+        assert_eq!(before["discipline"], discipline);
+        assert_eq!((&before["cache"], before.get("max_softdeps")), (&(64 << 20).into(), None));
+        let after = shown(&["--set", "cache=2M,counters=0"]);
+        assert_eq!((&after["cache"], &after["reads"]), (&(2 << 20).into(), &0.into()));
+        mounted.end();
+    }
+    text(&seekless(&["check", &image]));
 }
 
 /// Unpacks and removes a tree repeatedly, with concurrent readers.

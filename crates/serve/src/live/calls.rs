@@ -58,12 +58,10 @@ fn answer_check(done: Option<Result<(), FsError>>) -> Result<Vec<u8>, Errno> {
 }
 
 impl LiveMount {
-    /// Serves a request for corrections on a thread of its own, which may wait for operations that are
-    /// served meanwhile.
-    /// Limits and counters, and zeros behind them.
+    /// Settings and counters, and zeros behind them.
     fn statistics_text(&self, json: bool) -> Result<Vec<u8>, Errno> {
-        let (limits, counters) = (self.volume.limits(), self.volume.counters());
-        let mut text = (self.statistics)(&limits, &counters, json).into_bytes();
+        let (config, counters) = (self.volume.config(), self.volume.counters());
+        let mut text = (self.statistics)(&config, &counters, json).into_bytes();
         if text.len() > TEXT_BYTES {
             return Err(Errno::EMSGSIZE);
         }
@@ -71,6 +69,8 @@ impl LiveMount {
         Ok(text)
     }
 
+    /// Serves a request for corrections on a thread of its own, which may wait for operations that are
+    /// served meanwhile.
     fn answer_correct(&self, data: &[u8], reply: ReplyIoctl) {
         let volume = self.volume.clone();
         let asked = Corrected::decode(data).and_then(|Corrected { check, some }| {
@@ -490,7 +490,7 @@ impl Filesystem for LiveMount {
                 ADJUST if !is_in_charge(request) => Err(Errno::EPERM),
                 ADJUST => {
                     let asked = Adjustment::decode(data).ok_or(Errno::EINVAL)?;
-                    self.volume.adjust(&asked).then(Vec::new).ok_or(Errno::EINVAL)
+                    self.volume.adjust(&asked).map(|()| Vec::new()).map_err(errno)
                 }
                 READ_TEXT | READ_JSON => self.statistics_text(command == READ_JSON),
                 BEGIN_CHECK | END_CHECK if !is_in_charge(request) => Err(Errno::EPERM),

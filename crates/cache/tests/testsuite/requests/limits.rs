@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Nanoseconds of a tick: a hundredth of a second.
 const TICK: u64 = SECOND / 100;
 
-fn limited(max_softdeps: usize) -> Config {
+pub(super) fn limited(max_softdeps: usize) -> Config {
     let mut config = soft_updates();
     config.limits.max_softdeps = max_softdeps;
     config
@@ -20,7 +20,7 @@ fn limited(max_softdeps: usize) -> Config {
 
 /// Makes changes until so many are in the graph. One is of data, which is due
 /// last; all others wait for it.
-fn grow(rig: &mut Rig, to: usize) -> ChangeId {
+pub(super) fn grow(rig: &mut Rig, to: usize) -> ChangeId {
     let data = rig.fill_block(9, 1, Role::Data);
     for n in rig.cache.blocks().softdeps()..to {
         rig.put(0, n as u32 * 2, 1, Role::EntryAdd, &[data]);
@@ -31,7 +31,7 @@ fn grow(rig: &mut Rig, to: usize) -> ChangeId {
 }
 
 /// How often it asked the syncer to hurry, and how often it slept.
-fn asked(rig: &Rig) -> (u64, u64) {
+pub(super) fn asked(rig: &Rig) -> (u64, u64) {
     (rig.cache.blocks().counters().rush_requests, rig.cache.blocks().counters().max_limit_hit)
 }
 

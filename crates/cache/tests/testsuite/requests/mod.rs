@@ -13,6 +13,7 @@ mod joins;
 mod limits;
 mod memory;
 mod pieces;
+mod settings;
 mod syncer;
 mod taking_back;
 

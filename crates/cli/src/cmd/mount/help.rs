@@ -29,9 +29,10 @@ Mount options (-o) for read-write mounts:
   ages=classic|freebsd            how long changes may be delayed: 10, 15 and 30
                                   seconds for inodes, directories and files, or
                                   28, 29 and 30
-  max_softdeps=N, tickdelay=N     maximum number of pending changes, and the number
-                                  of ticks (1/100 s) for which callers are delayed
-                                  above it
+  max_softdeps=N, max_undo=SIZE   softdep: maximum number of pending changes, and of
+                                  bytes kept to undo them with (default: 400000, 64M)
+  tickdelay=N                     softdep: ticks (1/100 s), 2 to 3000, for which
+                                  callers are delayed above these limits (default: 2)
   nobarriers                      do not flush the image after each round of writes
   discard, nodiscard              tell the device of freed blocks, which become holes in
                                   an image file (default: if the volume asks for it)

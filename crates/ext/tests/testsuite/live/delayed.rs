@@ -12,6 +12,7 @@ use seekless_fs::format::OpenOptions;
 use seekless_fs::inspect::resolve;
 use seekless_fs::operate::{NewFile, Operate, Ownership, RenameMode, SetAttr, XattrMode};
 use seekless_fs::{FsError, Inspect};
+use seekless_live::tuning;
 use seekless_units::{ByteLen, Ino, Nanos};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -75,6 +76,26 @@ fn what_cannot_be_mapped_is_refused() {
     assert_eq!(used.live.attr(file).unwrap().size, most);
     used.live.unmount().unwrap();
     fsck(&used.device, "a file as long as there can be");
+}
+
+/// As much as half of the cache may wait, also where it becomes smaller.
+#[test]
+fn contents_get_their_places_when_the_cache_shrinks() {
+    let mut used = InUse::plain();
+    let (first, second) = (used.make("first"), used.make("second"));
+    let (long, short) = (pattern(1, 0..1 << 20), pattern(2, 0..512 << 10));
+    used.write(first, 0, &long);
+    used.write(second, 0, &short);
+    assert_eq!((used.waiting(first), used.waiting(second)), (256, 128));
+    let limits = tuning::config(&used.live).limits;
+    tuning::adjust(&mut used.live, limits, ByteLen::new(3 << 20)).unwrap();
+    assert_eq!((used.waiting(first), used.waiting(second)), (256, 128));
+    tuning::adjust(&mut used.live, limits, ByteLen::new(1 << 20)).unwrap();
+    assert_eq!((used.waiting(first), used.waiting(second)), (0, 128));
+    assert!(used.contents(first) == long && used.contents(second) == short);
+    used.make("third");
+    assert_eq!(used.waiting(second), 128);
+    used.finish("a cache that became smaller");
 }
 
 /// A volume in use, and its clock.
