@@ -72,6 +72,9 @@ pub(crate) struct SourceArgs {
     /// Changes to the whole tree of an image that is built.
     #[arg(skip)]
     pub(crate) amendments: Amendments,
+    /// The form of whiteouts of an archive that an image is built of.
+    #[arg(skip)]
+    pub(crate) whiteouts: Option<oci::Whiteouts>,
     #[command(flatten)]
     place: PlaceArgs,
     #[command(flatten)]
@@ -125,6 +128,7 @@ impl SourceArgs {
             image,
             temp_dir: temp_dir(),
             registries: self.registry.registries(global),
+            whiteouts: self.whiteouts,
         })
     }
 

@@ -52,6 +52,8 @@ pub struct SourceOptions {
     pub temp_dir: PathBuf,
     /// How container images of registries are fetched.
     pub registries: Registries,
+    /// The form of whiteouts of a source that is the archive of one layer.
+    pub whiteouts: Option<oci::Whiteouts>,
 }
 
 impl SourceOptions {
@@ -88,6 +90,7 @@ impl Default for SourceOptions {
             image: format::OpenOptions::default(),
             temp_dir: PathBuf::from("/var/tmp"),
             registries: Registries::default(),
+            whiteouts: None,
         }
     }
 }
@@ -134,7 +137,15 @@ fn open_one(
         return Ok(Arc::new(source.map_err(about)?));
     }
     let opened = seekless_source::open(path, opening).map(Arc::from);
-    opened.map_err(|error| seekless_images::partitions_of(path).unwrap_or_else(|| failed(error)))
+    opened.map_err(|error| failed_alone(path, opening, error))
+}
+
+/// The error of the only source.
+fn failed_alone(path: &Path, opening: &OpenOptions<'_>, error: FsError) -> Error {
+    match error {
+        FsError::Invalid(_) if opening.whiteouts.is_some() => wrong(error),
+        _ => seekless_images::partitions_of(path).unwrap_or_else(|| failed(error)),
+    }
 }
 
 /// Opens a source, or several over one another, the first at the bottom.
@@ -146,6 +157,7 @@ pub fn open_layers(
     options: &SourceOptions,
     purpose: Purpose,
 ) -> Result<Arc<dyn Source + Send>, Error> {
+    refuse_whiteouts(paths, options)?;
     if let [path] = paths {
         return open(path, options, purpose);
     }
@@ -189,6 +201,7 @@ pub fn open_steps(
         let what = "manifests and tables of devices are for the whole tree, not for layers of ";
         return Err(Error::usage(Text::from(what).then(Term::Shared)));
     }
+    refuse_whiteouts(paths, options)?;
     if let [path] = paths
         && (options.place.is_part() || names_snapshot(path))
     {
@@ -200,7 +213,7 @@ pub fn open_steps(
     refuse_tag(paths, options)?;
     let opening = opening(options, purpose)?;
     let steps = seekless_source::open_steps(paths, &opening).map_err(|error| match paths {
-        [path] => seekless_images::partitions_of(path).unwrap_or_else(|| failed(error)),
+        [path] => failed_alone(path, &opening, error),
         _ => failed(error),
     })?;
     warn_of_replaced(&steps.replaced_links);
@@ -253,6 +266,18 @@ fn refuse_parts(paths: &[PathBuf], options: &SourceOptions) -> Result<(), Error>
             Err(Error::usage("a snapshot is the only source").about(image.display()))
         }
         None => Ok(()),
+    }
+}
+
+/// Refuses whiteouts of other sources than one archive, before any is opened.
+fn refuse_whiteouts(paths: &[PathBuf], options: &SourceOptions) -> Result<(), Error> {
+    let is_archive = |path: &PathBuf| {
+        !registries::is_name(path) && !options.place.is_part() && !names_snapshot(path)
+    };
+    match paths {
+        _ if options.whiteouts.is_none() => Ok(()),
+        [path] if is_archive(path) => Ok(()),
+        _ => Err(Error::usage("whiteouts are those of one source, the archive of a layer")),
     }
 }
 
@@ -418,6 +443,7 @@ fn opening(options: &SourceOptions, purpose: Purpose) -> Result<OpenOptions<'sta
         image: options.image,
         choice: oci::Choice { platform: options.platform.clone(), tag: options.tag.clone() },
         remote: Some(Arc::new(options.registries.clone())),
+        whiteouts: options.whiteouts,
     })
 }
 

@@ -64,7 +64,7 @@ pub(crate) fn reflink(word: &str) -> Result<Reflink, Error> {
     features="", source_date_epoch=None, exclude=Texts::default(), exclude_from=Paths::default(),
     owner=None, tag=None, cache_dir=None, auth_file=Paths::default(), drop=None, trace=Traces::default(), chunk=524_288, storage="disk",
     like=Paths::default(), share=false, freed=None, move_budget=0, reflink="auto", force=false,
-    progress=None,
+    whiteouts=None, progress=None,
 ))]
 #[allow(clippy::too_many_arguments, reason = "keyword arguments of Python")]
 pub(crate) fn build(
@@ -95,6 +95,7 @@ pub(crate) fn build(
     move_budget: u64,
     reflink: &str,
     force: bool,
+    whiteouts: Option<&str>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Built> {
     let options = Options {
@@ -135,6 +136,9 @@ pub(crate) fn build(
     if let Some(freed) = freed {
         let keeps = choice("freed", freed, &[("keep", true), ("zero", false)]);
         build = build.keep_freed(keeps.map_err(wrong)?);
+    }
+    if let Some(form) = whiteouts {
+        build = build.whiteouts(choice("whiteouts", form, &WHITEOUTS).map_err(wrong)?);
     }
     let built = work::run_watched(py, Interrupted::Stops(stop), &watched, move || {
         trace.load()?.into_iter().fold(build, Build::trace).write(output)

@@ -175,6 +175,11 @@ def test_each_layer_becomes_an_image(tmp_path: Path) -> None:
     assert upper.stat("/a").kind == "char-device"
     assert not upper.exists("/.wh.a")
 
+    (tmp_path / "upper.tar").write_bytes(archives[1])
+    sk.build(tmp_path / "upper.tar", tmp_path / "upper.img", whiteouts="overlay")
+    assert sk.open(tmp_path / "upper.img").stat("/a").kind == "char-device"
+    with pytest.raises(sk.UsageError, match="not the archive of one layer"):
+        sk.build(tmp_path / "image", tmp_path / "x", whiteouts="overlay")
     kept = sk.build_layers(tmp_path / "image", tmp_path / "kept", whiteouts="keep")
     assert sk.open(tmp_path / "kept" / kept[1].file).exists("/.wh.a")
     with pytest.raises(sk.UsageError, match="whiteouts='?\"?aufs"):

@@ -92,6 +92,9 @@ pub struct OpenOptions<'a> {
     pub choice: oci::Choice,
     /// Opens container images by names that are no paths.
     pub remote: Option<Arc<dyn oci::OpenRemote>>,
+    /// The form of the whiteouts of an archive that is one layer of a container image: other sources
+    /// have none.
+    pub whiteouts: Option<oci::Whiteouts>,
 }
 
 impl Default for OpenOptions<'_> {
@@ -103,6 +106,7 @@ impl Default for OpenOptions<'_> {
             image: format::OpenOptions::default(),
             choice: oci::Choice::default(),
             remote: None,
+            whiteouts: None,
         }
     }
 }
@@ -280,13 +284,20 @@ fn open_any(path: &Path, options: &OpenOptions<'_>) -> Result<OpenedSource, FsEr
     }
     if let Some(remote) = options.remote.as_ref().and_then(|remote| remote.open(path)) {
         let (remote, name) = (remote?, shown(path));
+        if options.whiteouts.is_some() {
+            return Err(without_whiteouts(&name));
+        }
         let platform = options.choice.platform.clone();
         let OpenOptions { temp_dir, tree, .. } = options;
         let layers = oci::remote_layers(&*remote, &name, platform, temp_dir, tree)?;
         return Ok(OpenedSource::Named(layers));
     }
     let io = |error| FsError::io(path.display().to_string(), error);
-    Ok(match detect(path, options.formats)? {
+    let kind = detect(path, options.formats)?;
+    if options.whiteouts.is_some() && kind != SourceKind::Tar {
+        return Err(without_whiteouts(&shown(path)));
+    }
+    Ok(match kind {
         SourceKind::Directory => OpenedSource::plain(DirectorySource::open(path, &options.tree)?),
         SourceKind::Oci => {
             let layers = oci::layers(path, &options.choice, &options.temp_dir, &options.tree)?;
@@ -335,10 +346,20 @@ fn archive(file: File, name: String, options: &OpenOptions<'_>) -> Result<Opened
         let text = Text::from(format!("{name}: ")).then(what).then(", not a tar archive");
         return Err(FsError::Refused(text));
     }
-    Ok(match oci::open_archive(spooled, &name, choice, temp_dir, tree)? {
-        oci::Opened::Image(layers) => OpenedSource::Container(layers),
-        oci::Opened::Ordinary(source) => OpenedSource::Plain(source),
+    let opened = oci::open_archive(spooled.clone(), &name, choice, temp_dir, tree)?;
+    Ok(match (opened, options.whiteouts) {
+        (oci::Opened::Image(_), Some(_)) => return Err(without_whiteouts(&name)),
+        (oci::Opened::Image(layers), None) => OpenedSource::Container(layers),
+        (oci::Opened::Ordinary(_), Some(form)) => {
+            OpenedSource::plain(oci::open_alone(spooled, &name, tree, form)?)
+        }
+        (oci::Opened::Ordinary(source), None) => OpenedSource::Plain(source),
     })
+}
+
+fn without_whiteouts(name: &str) -> FsError {
+    let why = "not the archive of one layer, so it has no whiteouts to be marked";
+    FsError::Invalid(format!("{name}: {why}"))
 }
 
 /// Names the format of a file that is no archive, if it is recognized.

@@ -76,7 +76,8 @@ A directory that an archive has no entry for stays as it is, and symlinks on the
 way to what is in it are followed.
 
 With --layers, each layer of a container image becomes an image of its own, for
-overlayfs to lay over one another; see docs/layers.md.
+overlayfs to lay over one another; with --whiteouts alone, the archive of one layer does.
+See docs/layers.md.
 
 On file systems that share blocks between files (Btrfs, XFS) an image gets the blocks of
 the source's files instead of copies, unless --reflink says otherwise; its bytes are
@@ -359,6 +360,10 @@ pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure
     tree_args.dropped = args.fat_tree.xattrs(args.fat_width().is_some());
     tree_args.dropped.all |= args.ext.drops_xattrs();
     tree_args.amendments = args.amendments()?;
+    tree_args.whiteouts = args.layers.of_archive();
+    if let Some(form) = tree_args.whiteouts {
+        per_layer::check(&options, form)?;
+    }
     let steps = args.like.open_sources(args, &tree_args, purpose, global)?;
     let disk = args.disk.begin(args, &target, global)?;
     let start = disk.as_ref().map(|disk| disk.root()).or(place.offset).unwrap_or_default();

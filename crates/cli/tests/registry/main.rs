@@ -149,8 +149,24 @@ fn an_image_is_that_which_skopeo_fetches() {
         check(&image);
         assert_eq!(shop.listed(&image, &[]), listing);
     }
-    // In layers, and over another source.
     let source = registry.name("some/oci:x");
+    // An image for each layer, as of the layout that skopeo wrote.
+    let (ours, theirs) = (shop.scratch.join("layers"), shop.scratch.join("layers-of-layout"));
+    text(&shop.seekless(&["build", &source, "--layers", "-o", &ours]));
+    text(&shop.seekless(&["build", &shop.scratch.join("oci"), "--layers", "-o", &theirs]));
+    assert_eq!(fs::read_dir(&ours).expect("images").count(), 3);
+    run("diff", &["-r", &ours, &theirs]);
+    let image_of_none = shop.scratch.join("none");
+    let (code, message) = failure(&shop.seekless(&[
+        "build",
+        &source,
+        "-o",
+        &image_of_none,
+        "--whiteouts",
+        "overlay",
+    ]));
+    assert!(code == 2 && message.contains("one source, the archive of a layer"), "{message}");
+    // In layers, and over another source.
     let tree = shop.scratch.join("tree");
     fs::create_dir(&tree).expect("mkdir");
     fs::write(format!("{tree}/f-own"), "own").expect("write");

@@ -236,6 +236,7 @@ def build(
     move_budget: int = 0,
     reflink: _Reflink = "auto",
     force: bool = False,
+    whiteouts: Optional[Literal["overlay", "overlay-user", "keep"]] = None,
     progress: Optional[_Progress] = None,
 ) -> Built: ...
 def build_layers(

@@ -142,6 +142,7 @@ impl Build {
             (self.is_shared, "common places"),
             (self.freed.is_some(), "freed blocks"),
             (self.is_lossy, "a lossy format"),
+            (self.options.whiteouts.is_some(), "whiteouts of an archive"),
         ];
         match refused.into_iter().find(|(is_given, _)| *is_given) {
             Some((_, option)) => Err(Error::usage(format!("{option}: not for images of layers"))),

@@ -10,6 +10,7 @@ use seekless_compose::base::Likeness;
 use seekless_compose::build::Build as Composition;
 use seekless_compose::formats::{OlderImages, Options};
 use seekless_compose::freed::Freed;
+use seekless_compose::per_layer;
 use seekless_compose::registries::{Access, Registries};
 use seekless_compose::sources::{self, Purpose, SourceOptions};
 use seekless_compose::write::Destination;
@@ -425,6 +426,31 @@ impl Build {
         self
     }
 
+    /// Takes the source for the archive of one layer of a container image, and stores its whiteouts in
+    /// a form, for overlayfs to lay the image over those of the layers below. Without it, files
+    /// `.wh.NAME` of an archive are files.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use seekless::{Build, Kind, Whiteouts};
+    ///
+    /// # let work = tempfile::tempdir()?;
+    /// # std::fs::write(work.path().join(".wh.removed"), "")?;
+    /// # let mut tar = std::process::Command::new("tar");
+    /// # assert!(tar.current_dir(&work).args(["-cf", "layer.tar", ".wh.removed"]).status()?.success());
+    /// # let (layer, path) = (work.path().join("layer.tar"), work.path().join("layer.img"));
+    /// // The archive has an entry `.wh.removed`.
+    /// Build::of([&layer]).whiteouts(Whiteouts::Overlay).write(&path)?;
+    /// assert_eq!(seekless::open(&path)?.metadata("/removed")?.kind, Kind::CharDevice);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn whiteouts(mut self, form: Whiteouts) -> Self {
+        self.options.whiteouts = Some(form.into());
+        self
+    }
+
     /// The container image that is meant of several, by its tag.
     #[must_use]
     pub fn tag(mut self, tag: impl Into<String>) -> Self {
@@ -635,6 +661,9 @@ impl Build {
         let all = target.capacity().map(ByteLen::get).filter(|_| self.free == 0);
         let options = self.settings(self.size.or(all), bases.as_ref())?;
         target.refuse_blocks(options.unit(), "the device has larger blocks")?;
+        if let Some(form) = self.options.whiteouts {
+            per_layer::check(&options, form)?;
+        }
         let is_fat = matches!(options, Options::Fat(_));
         if self.amendments.file_contexts.is_some() && !matches!(options, Options::Ext(_)) {
             return Err(Error::usage("SELinux contexts are those of ext images"));

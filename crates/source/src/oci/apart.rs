@@ -18,7 +18,7 @@ use crate::unpack::{Unpacked, Unpacker};
 use rayon::prelude::*;
 use seekless_fs::source::Source;
 use seekless_fs::tree::{Entry, Listing, NewPayload, NodeAttr, NodeId, Payload, Tree, TreeBuilder};
-use seekless_fs::{DeviceNumber, FileKind, FsError, Xattr};
+use seekless_fs::{DeviceNumber, FileKind, FsError, Timestamp, Xattr};
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub enum Whiteouts {
 
 impl Whiteouts {
     /// The prefix of overlayfs' own attributes; `None` without overlayfs.
-    fn prefix(self) -> Option<&'static [u8]> {
+    pub(super) fn prefix(self) -> Option<&'static [u8]> {
         match self {
             Self::Overlay => Some(b"trusted.overlay."),
             Self::OverlayUser => Some(b"user.overlay."),
@@ -168,11 +168,11 @@ fn differences(
 
 /// How a layer's marks for overlayfs are written.
 #[derive(Clone, Copy)]
-struct Marks<'a> {
+pub(super) struct Marks<'a> {
     /// The prefix of overlayfs' attributes.
-    prefix: &'a [u8],
+    pub(super) prefix: &'a [u8],
     /// The layer's name in messages.
-    layer: &'a str,
+    pub(super) layer: &'a str,
 }
 
 /// A directory of the stack that may be in the layer.
@@ -269,8 +269,7 @@ impl LayerChange {
             }
             let mut xattrs = marks.escaped(builder.xattrs(dir.node));
             if dir.is_opaque {
-                let name = [marks.prefix, b"opaque"].concat();
-                xattrs.push(Xattr { name, value: b"y".to_vec() });
+                xattrs.push(marks.opaque());
             }
             tree.set_xattrs(numbers[at], xattrs)?;
         }
@@ -298,16 +297,7 @@ impl LayerChange {
             linked.insert(entry.node, node);
         }
         for (dir, entry) in &self.hidden {
-            let attr = NodeAttr {
-                kind: FileKind::CharDevice,
-                perm: 0,
-                uid: 0,
-                gid: 0,
-                size: 0,
-                mtime: builder.attr(self.dirs[*dir].node).mtime,
-                times: None,
-                flags: 0,
-            };
+            let attr = whiteout_attr(builder.attr(self.dirs[*dir].node).mtime);
             let name = builder.name(entry);
             tree.add(numbers[*dir], name, attr, NewPayload::Device(WHITEOUT))?;
         }
@@ -332,12 +322,23 @@ impl LayerChange {
 }
 
 /// The number of a character device that hides a name.
-const WHITEOUT: DeviceNumber = DeviceNumber { major: 0, minor: 0 };
+pub(super) const WHITEOUT: DeviceNumber = DeviceNumber { major: 0, minor: 0 };
+
+/// The attributes of such a device.
+pub(super) fn whiteout_attr(mtime: Timestamp) -> NodeAttr {
+    let kind = FileKind::CharDevice;
+    NodeAttr { kind, perm: 0, uid: 0, gid: 0, size: 0, mtime, times: None, flags: 0 }
+}
 
 impl Marks<'_> {
+    /// The mark of a directory that hides the entries of a directory below.
+    pub(super) fn opaque(self) -> Xattr {
+        Xattr { name: [self.prefix, b"opaque"].concat(), value: b"y".to_vec() }
+    }
+
     /// Attributes as they are stored so that overlayfs shows them: its own have its prefix twice,
     /// since others would be marks.
-    fn escaped(self, xattrs: &[Xattr]) -> Vec<Xattr> {
+    pub(super) fn escaped(self, xattrs: &[Xattr]) -> Vec<Xattr> {
         let escaped = |xattr: &Xattr| match xattr.name.strip_prefix(self.prefix) {
             Some(rest) => {
                 let name = [self.prefix, b"overlay.", rest].concat();
@@ -349,7 +350,7 @@ impl Marks<'_> {
     }
 
     /// The error for a device that is a whiteout to overlayfs.
-    fn refused(self, path: &str) -> FsError {
+    pub(super) fn refused(self, path: &str) -> FsError {
         let what = "a character device 0:0, which overlayfs takes for a whiteout";
         FsError::Unsupported(format!("{}: {path}: {what}", self.layer))
     }

@@ -5,6 +5,7 @@
 //! `.wh..wh..opq` all of its directory; entries of the same layer are never hidden, whatever their
 //! order.
 
+mod alone;
 mod apart;
 mod choice;
 mod docker;
@@ -14,6 +15,7 @@ pub(crate) mod skopeo;
 mod stack;
 mod store;
 
+pub(crate) use alone::open_alone;
 pub use apart::{Apart, ApartLayer, Whiteouts};
 pub use choice::{Choice, Platform};
 pub use remote::{Blob, OpenRemote, Remote};

@@ -102,7 +102,7 @@ impl Stack {
 }
 
 /// The names hidden by a whiteout.
-enum Whiteout<'a> {
+pub(super) enum Whiteout<'a> {
     /// All entries of the directory.
     Opaque(&'a [u8]),
     /// One name in the directory.
@@ -110,12 +110,12 @@ enum Whiteout<'a> {
 }
 
 /// Whether a path is one of aufs' own metadata, or below.
-fn is_metadata(path: &[u8]) -> bool {
+pub(super) fn is_metadata(path: &[u8]) -> bool {
     let mut names = path.split(|&byte| byte == b'/');
     names.any(|name| name.starts_with(b".wh..wh.") && name != b".wh..wh..opq")
 }
 
-fn whiteout(path: &[u8]) -> Option<Whiteout<'_>> {
+pub(super) fn whiteout(path: &[u8]) -> Option<Whiteout<'_>> {
     let (dir, name) = match path.iter().rposition(|&byte| byte == b'/') {
         Some(slash) => (&path[..slash], &path[slash + 1..]),
         None => (&b""[..], path),

@@ -22,15 +22,15 @@ pub(super) struct LayerArgs {
         ]
     )]
     layers: bool,
-    /// With --layers: the form of whiteouts in the images
-    #[arg(long, value_enum, value_name = "FORM", default_value_t, requires = "layers")]
-    whiteouts: WhiteoutsArg,
+    /// Form of whiteouts in the images of --layers [default: overlay], or in that of SOURCE, the
+    /// archive of one layer [default: keep]
+    #[arg(long, value_enum, value_name = "FORM", conflicts_with = "definitions")]
+    whiteouts: Option<WhiteoutsArg>,
 }
 
-#[derive(ValueEnum, Clone, Copy, Debug, Default)]
+#[derive(ValueEnum, Clone, Copy, Debug)]
 enum WhiteoutsArg {
     /// As overlayfs: character devices 0:0, and trusted.overlay.opaque
-    #[default]
     Overlay,
     /// As overlayfs with the mount option userxattr: user.overlay.opaque
     OverlayUser,
@@ -53,8 +53,14 @@ impl LayerArgs {
         self.layers
     }
 
+    /// The form of whiteouts in the images of layers.
     pub(super) fn whiteouts(&self) -> Whiteouts {
-        self.whiteouts.into()
+        self.whiteouts.map_or(Whiteouts::Overlay, Whiteouts::from)
+    }
+
+    /// The form of whiteouts in the image of one layer's archive, if there is one.
+    pub(super) fn of_archive(&self) -> Option<Whiteouts> {
+        self.whiteouts.map(Whiteouts::from)
     }
 }
 
