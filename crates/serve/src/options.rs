@@ -4,6 +4,7 @@ use crate::settings::Setting;
 use fuser::MountOption;
 use seekless_cache::{Ages, Config, Discipline};
 use seekless_formats::{Argument, FORMATS, Mounting, check_mount};
+use seekless_fs::FsError;
 use seekless_images::Error;
 
 /// Options of every format; `=` if a value follows.
@@ -50,6 +51,8 @@ pub struct LiveMountOptions {
     pub flags: Vec<MountOption>,
     /// Options that are meaningful only for writable mounts.
     only_writable: Vec<String>,
+    /// Limits on pending changes, which only soft updates have.
+    of_soft_updates: Vec<String>,
 }
 
 impl LiveMountOptions {
@@ -65,6 +68,7 @@ impl LiveMountOptions {
             allow_other: false,
             flags: vec![MountOption::NoSuid, MountOption::NoDev],
             only_writable: Vec::new(),
+            of_soft_updates: Vec::new(),
         };
         let each = arguments.iter().flat_map(|argument| argument.split(','));
         for option in each.filter(|option| !option.is_empty()) {
@@ -75,6 +79,19 @@ impl LiveMountOptions {
                 Err(Error::usage(format!("-o {option} needs -o rw: the mount is read-only")))
             }
             _ => Ok(options),
+        }
+    }
+
+    /// Refuses limits of soft updates under another discipline, where they would do nothing.
+    ///
+    /// # Errors
+    /// [`FsError::Unsupported`] with the option.
+    pub(crate) fn check_limits(&self, discipline: Discipline) -> Result<(), FsError> {
+        match self.of_soft_updates.first() {
+            Some(option) if discipline != Discipline::SoftUpdates => {
+                Err(FsError::Unsupported(format!("-o {option} under {discipline}")))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -105,7 +122,11 @@ impl LiveMountOptions {
     fn take_live(&mut self, option: &str, name: &str, value: Option<&str>) -> Result<(), Error> {
         if let Some(setting) = value.and_then(|value| Setting::parse(name, value)) {
             let wrong = |why| Error::usage(format!("-o {option}: {why}"));
-            setting.map_err(wrong)?.apply(&mut self.how.config);
+            let setting = setting.map_err(wrong)?;
+            setting.apply(&mut self.how.config);
+            if setting.is_of_soft_updates() {
+                self.of_soft_updates.push(option.to_string());
+            }
             return Ok(());
         }
         match (name, value) {

@@ -84,7 +84,8 @@ impl Volume {
     /// time of day. Each operation must be followed by [`write_queued`](Self::write_queued).
     ///
     /// # Errors
-    /// [`FsError::Unsupported`] for other formats; errors of the format otherwise.
+    /// [`FsError::Unsupported`] for other formats, and for limits of soft updates under another
+    /// discipline; errors of the format otherwise.
     pub fn open(
         device: Arc<dyn BlockDevice>,
         clock: Arc<dyn Clock>,
@@ -114,6 +115,7 @@ impl Volume {
         wall: Wall,
     ) -> Result<Self, FsError> {
         let known = claim(device.as_ref())?;
+        options.check_limits(options.how.discipline_of(known, device.as_ref())?)?;
         let mounting = Mounting { ignore_checksums, ..options.how.clone() };
         let live = (known.open_live)(device, clock, &mounting, wall)?;
         let live = Arc::new(Mutex::new(live));
@@ -527,6 +529,28 @@ mod tests {
         seekless_ffs::make(device.as_ref(), &make).unwrap();
         let (clock, wall) = (Arc::new(RealClock::new()), Box::new(crate::now));
         Volume::open(device, clock, &options(&format!("rw,{discipline}")), false, wall).unwrap()
+    }
+
+    #[test]
+    fn limits_of_soft_updates_are_refused_under_other_disciplines() {
+        let device = Arc::new(MemoryDevice::new(vec![0; 8 << 20]));
+        let make = seekless_ffs::MakeOptions::new(seekless_ffs::Version::Ufs2, device.len());
+        seekless_ffs::make(device.as_ref(), &make).unwrap();
+        let open = |how: &str| {
+            let clock = Arc::new(RealClock::new());
+            Volume::open(device.clone(), clock, &options(how), false, Box::new(crate::now))
+        };
+        for limit in ["max_softdeps=9", "tickdelay=3", "max_undo=1M"] {
+            for discipline in ["async", "sync", "normal"] {
+                let wanted = format!("-o {limit} under {discipline}");
+                match open(&format!("rw,{limit},{discipline}")) {
+                    Err(FsError::Unsupported(why)) => assert_eq!(why, wanted),
+                    other => panic!("{wanted}: {:?}", other.map(|_| ())),
+                }
+            }
+            open(&format!("rw,softdep,{limit}")).unwrap().unmount().unwrap();
+        }
+        open("rw,async,cache=2M").unwrap().unmount().unwrap();
     }
 
     #[test]
