@@ -125,7 +125,7 @@ fn lists_take_the_place_of_images() {
     text(&seekless(&["trace", "import", "--paths", &paths, "-o", &trace]));
     let traced = ["--trace", &trace, "--move-budget", "1M"];
     let read = |path: &str| fs::read(path).expect("read");
-    for options in [&[][..], &traced, &["--trace", &trace], &["-I", "512"]] {
+    for options in [&traced[..], &["-I", "512"]] {
         build(&root, &image, &[&["--like", &first, "--like", &second], options].concat());
         for pair in [[&of_first, &second], [&first, &of_second], [&of_first, &of_second]] {
             let like = ["--like", pair[0].as_str(), "--like", pair[1].as_str()];

@@ -543,7 +543,7 @@ fn images_that_were_in_use() {
         new_tree(Path::new(&root), &mut random);
         let (old, image) = (scratch.join("old"), scratch.join("new"));
         build(&root, &old, &[options, &["--size", "64M"]].concat());
-        let age = ["age", &old, "--ops", "3000", "--seed", "5", "--fullness", "0.6", "-q"];
+        let age = ["age", &old, "--ops", "1500", "--seed", "5", "--fullness", "0.6", "-q"];
         text(&seekless(&age));
         text(&seekless(&["check", &old]));
         let aged = scratch.join("aged");

@@ -9,7 +9,7 @@ use crate::workshop::Workshop;
 use std::fs;
 use std::process::Command;
 
-const STACKS: u64 = 300;
+const STACKS: u64 = 150;
 
 /// SplitMix64.
 pub(crate) struct Random(pub(crate) u64);
