@@ -136,9 +136,8 @@ pub(crate) fn read_into(
         foreign.extend(foreign_names(&entry).filter(|name| !dropped.has(name.as_bytes())));
         add(unpacker, &entry, &path, raw.ends_with(b"/"), key).map_err(|error| match error {
             AddError::Fault(fault) => reader.error(entry.offset, fault.of_entry(&raw)),
-            AddError::Fs(FsError::Invalid(why)) => {
-                FsError::Invalid(reader.about(entry.offset, &raw, &why))
-            }
+            // Not a wrong option, which `Invalid` is for those that open archives.
+            AddError::Fs(FsError::Invalid(why)) => reader.unsupported(entry.offset, &raw, &why),
             AddError::Fs(error) => error,
         })?;
     }

@@ -61,7 +61,7 @@ fn a_changed_footer_is_none() {
     }
 }
 
-/// The seeds of the fuzz target, and any others.
+/// The seeds of the fuzz target, and random inputs.
 #[test]
 fn damaged_footers() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/vhd");

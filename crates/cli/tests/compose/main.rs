@@ -7,6 +7,7 @@ mod judges;
 #[path = "../../../ext/tests/testsuite/judge/populate.rs"]
 mod populate;
 
+mod alone;
 mod amended;
 mod archives;
 mod compat;

@@ -17,19 +17,19 @@ use std::process::Command;
 const STACKS: u64 = 8;
 
 /// An archive of these entries.
-fn archive(entries: &[Vec<u8>]) -> Vec<u8> {
+pub(crate) fn archive(entries: &[Vec<u8>]) -> Vec<u8> {
     [&entries.concat()[..], &[0; 1024]].concat()
 }
 
-fn file(path: &str, contents: &str) -> Vec<u8> {
+pub(crate) fn file(path: &str, contents: &str) -> Vec<u8> {
     owned(path, b'0', "", (0o644, 0, 7), contents.as_bytes())
 }
 
-fn dir(path: &str, mode: u32, owner: u32) -> Vec<u8> {
+pub(crate) fn dir(path: &str, mode: u32, owner: u32) -> Vec<u8> {
     owned(path, b'5', "", (mode, owner, 5), b"")
 }
 
-fn with_xattr(name: &str, value: &str, entry: Vec<u8>) -> Vec<u8> {
+pub(crate) fn with_xattr(name: &str, value: &str, entry: Vec<u8>) -> Vec<u8> {
     [pax(&[(&format!("SCHILY.xattr.{name}"), value)]), entry].concat()
 }
 
@@ -65,8 +65,8 @@ impl Images {
 }
 
 /// Images laid over one another by overlayfs.
-struct Overlay {
-    at: PathBuf,
+pub(crate) struct Overlay {
+    pub(crate) at: PathBuf,
     _layers: Vec<Mounted>,
 }
 
@@ -76,7 +76,7 @@ impl Overlay {
     }
 
     /// Of images, the lowest first.
-    fn of(scratch: &Scratch, images: &[String], options: &str) -> Self {
+    pub(crate) fn of(scratch: &Scratch, images: &[String], options: &str) -> Self {
         let layers: Vec<Mounted> =
             images.iter().map(|image| Mounted::new(scratch, image, "ro")).collect();
         let (at, empty) = (scratch.path().join("merged"), scratch.path().join("empty"));
@@ -89,7 +89,7 @@ impl Overlay {
         Self { at, _layers: layers }
     }
 
-    fn listing(&self) -> String {
+    pub(crate) fn listing(&self) -> String {
         manifest(self.at.to_str().expect("path"), &["lost+found"])
     }
 }
@@ -267,109 +267,6 @@ fn random_layers_over_one_another() {
     }
     assert!(compared == wanted && by_umoci > wanted / 4, "{compared} stacks, {by_umoci} by umoci");
     assert!(marks as u64 > compared / 2, "{marks} whiteouts");
-}
-
-/// Archives whose images are made one by one, with entries for all directories.
-fn complete_layers() -> [Vec<u8>; 2] {
-    let base = archive(&[
-        dir("./", 0o755, 0),
-        dir("d", 0o750, 1000),
-        file("d/gone", "gone"),
-        file("d/stays", "stays"),
-        dir("opaque", 0o700, 7),
-        file("opaque/hidden", "hidden"),
-        dir("again", 0o755, 0),
-        file("again/old", "old"),
-        file("replaced", "old"),
-        dir("deep", 0o755, 3),
-        dir("deep/tree", 0o755, 3),
-        file("deep/tree/file", "below"),
-    ]);
-    let changes = archive(&[
-        dir("./", 0o711, 5),
-        dir("d", 0o755, 1001),
-        file("d/.wh.gone", ""),
-        file("d/.wh.never", ""),
-        with_xattr("user.note", "new", dir("opaque", 0o700, 8)),
-        file("opaque/.wh..wh..opq", ""),
-        file("opaque/shown", "shown"),
-        file(".wh.again", ""),
-        dir("again", 0o711, 0),
-        file("again/new", "new"),
-        file(".wh.replaced", ""),
-        file("replaced", "new"),
-        dir("deep", 0o755, 4),
-        file("deep/.wh.tree", ""),
-        dir(".wh..wh.plnk", 0o700, 0),
-        file(".wh..wh.plnk/12.34", ""),
-    ]);
-    [base, changes]
-}
-
-/// The image of each archive alone, as tar2ext4 of hcsshim makes it, laid over the other by the
-/// kernel, is the image of both.
-#[test]
-fn archives_of_single_layers() {
-    let shop = Workshop::new("alone");
-    let layers = complete_layers();
-    shop.layout(&[shop.image("t", &layers)]);
-    let layout = shop.dir.to_str().expect("path").to_string();
-    let at = |name: &str| shop.scratch.join(name);
-    let whole = at("whole.img");
-    text(&seekless(&["build", &layout, "-o", &whole, "-q"]));
-    for (nth, layer) in layers.iter().enumerate() {
-        fs::write(at(&format!("{nth}.tar")), layer).expect("archive");
-    }
-    let (tar, out) = (at("1.tar"), at("out.img"));
-    for (form, options) in [("overlay", ""), ("overlay-user", "userxattr,")] {
-        let images: Vec<String> = (0..2)
-            .map(|nth| {
-                let image = at(&format!("{form}-{nth}.img"));
-                let from = at(&format!("{nth}.tar"));
-                text(&seekless(&["build", &from, "-o", &image, "-q", "--whiteouts", form]));
-                check(&image);
-                image
-            })
-            .collect();
-        let found = manifest(&images[1], &["lost+found"]);
-        let marks = found.lines().filter(|line| line.contains("device=linux,0,0")).count();
-        // Nothing shows that a name is not below.
-        assert_eq!(marks, 3, "{found}");
-        assert!(!found.contains(".wh."), "{found}");
-        if can_mount() {
-            let overlay = Overlay::of(&shop.scratch, &images, options);
-            let wanted = Mounted::new(&shop.scratch, &whole, "ro");
-            let wanted = manifest(wanted.text(), &["lost+found"]);
-            same(form, &overlay.listing(), &wanted);
-            assert!(!overlay.at.join("d/never").exists());
-        }
-    }
-    text(&seekless(&["build", &tar, "-o", &out, "-q", "--whiteouts", "keep"]));
-    assert!(manifest(&out, &[]).contains("./d/.wh.gone "));
-
-    // Attributes of overlayfs in an archive are no marks.
-    let own = archive(&[with_xattr("trusted.overlay.opaque", "y", dir("own", 0o755, 0))]);
-    fs::write(&tar, own).expect("archive");
-    text(&seekless(&["build", &tar, "-o", &out, "-q", "--force", "--whiteouts", "overlay"]));
-    assert!(manifest(&out, &[]).contains("xattr.trusted.overlay.overlay.opaque="));
-
-    let refused = |args: &[&str], code: i32, why: &str| {
-        let none = at("none.img");
-        let args = [&["build", "-o", &none, "--whiteouts", "overlay"], args].concat();
-        let (found, said) = failure(&seekless(&args));
-        assert!(found == code && said.contains(why), "{args:?}: {found} {said}");
-        assert!(!Path::new(&none).exists());
-    };
-    fs::create_dir(at("dir")).expect("mkdir");
-    refused(&[&at("dir")], 2, "not the archive of one layer");
-    refused(&[&layout], 2, "not the archive of one layer");
-    refused(&[&at("0.tar"), &tar], 2, "one source");
-    refused(&[&tar, "--format", "fat"], 2, "FAT has no device nodes");
-    fs::write(&tar, archive(&[file(".wh..wh..opq", "")])).expect("archive");
-    refused(&[&tar], 4, "hides all files of the layers below");
-    let device = owned("a/null", b'3', "0:0", (0o600, 0, 3), b"");
-    fs::write(&tar, archive(&[device])).expect("archive");
-    refused(&[&tar], 4, "a/null: a character device 0:0");
 }
 
 /// A base, and a layer that hides and replaces files of it in every way, with no entries for
@@ -705,6 +602,11 @@ fn refusals() {
     let other = Workshop::new("refusals-device");
     other.layout(&[other.image("t", &[device])]);
     refused(other.dir.to_str().expect("path"), &[], 4, "dev/zero: a character device 0:0");
+    // As for the image of all layers, an entry that no tree can have is no wrong option.
+    let long = [pax(&[("path", &"n".repeat(256))]), file("short", "")].concat();
+    let other = Workshop::new("refusals-name");
+    other.layout(&[other.image("t", &[archive(&[long])])]);
+    refused(other.dir.to_str().expect("path"), &[], 4, "longer than 255 bytes");
     // Without --force existing files keep their contents, and no new file is left beside them.
     Images::build(&shop, "out", &layout, &[]);
     let before = run("ls", &["-la", "--time-style=full-iso", &out]);

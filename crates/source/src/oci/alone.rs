@@ -1,8 +1,7 @@
 //! The archive of one layer alone, as a tree for overlayfs.
 //!
-//! What the layers below have is not known. So a whiteout is a mark whether or not there is something
-//! to hide, and directories without an entry have the attributes of missing ones (module
-//! [`tar`]).
+//! The layers below are not known. Each whiteout becomes a mark, even if it hides nothing, and
+//! directories without an entry have the attributes of missing ones (module [`tar`]).
 
 use super::apart::{Marks, WHITEOUT, Whiteouts, whiteout_attr};
 use super::stack::{Whiteout, is_metadata, whiteout};
@@ -38,7 +37,7 @@ pub(crate) fn open_alone(
 impl Marks<'_> {
     /// Replaces the whiteouts of an archive by marks.
     fn replace_whiteouts(self, builder: &mut TreeBuilder) -> Result<(), FsError> {
-        // The archive's own attributes first: a mark is none of them.
+        // First the attributes of the archive are escaped; the marks must not be.
         for (dir, entry) in self.escape_all(builder)? {
             let name = builder.name(&entry).to_vec();
             builder.remove(dir, &name);
@@ -88,7 +87,7 @@ impl Marks<'_> {
         Ok(whiteouts)
     }
 
-    /// Marks a name as hidden, by a whiteout that is removed.
+    /// Marks a name as hidden. The mark has the time of the removed whiteout.
     fn hide(
         self,
         builder: &mut TreeBuilder,
@@ -97,7 +96,7 @@ impl Marks<'_> {
         removed: NodeId,
     ) -> Result<(), FsError> {
         match builder.child(dir, hidden) {
-            // A directory of the archive takes the place of the one below.
+            // The directory of the archive replaces the hidden one.
             Some(own) if builder.node(own).kind == FileKind::Directory => {
                 self.make_opaque(builder, own)
             }

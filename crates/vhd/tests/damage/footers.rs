@@ -3,14 +3,25 @@
 use seekless_device::MemoryDevice;
 use seekless_units::{ByteLen, Lba};
 use seekless_vhd::{disk_in, footer, is_image};
+use std::ops::Range;
 use std::sync::Arc;
 
-/// Where a footer has its checksum.
-const CHECKSUM: std::ops::Range<usize> = 64..68;
+/// Fields of a footer, by the specification: cookie, current size, type and checksum.
+const COOKIE: Range<usize> = 0..8;
+const SIZE: Range<usize> = 48..56;
+const KIND: Range<usize> = 60..64;
+const CHECKSUM: Range<usize> = 64..68;
 
-/// Reads a disk behind which a damaged footer stands. The first byte is the number of its sectors,
-/// of the second a bit lets the checksum be right. Pairs of a place and a byte follow, places from
-/// the end.
+/// The ones' complement of the sum of all bytes but those of the checksum.
+fn sum(footer: &[u8]) -> [u8; 4] {
+    let others = footer.iter().enumerate().filter(|(at, _)| !CHECKSUM.contains(at));
+    let sum: u32 = others.map(|(_, &byte)| u32::from(byte)).sum();
+    (!sum).to_be_bytes()
+}
+
+/// Reads a disk that is followed by a damaged footer. The first byte of the input is the number of
+/// sectors of the disk. If the lowest bit of the second is set, the checksum is made right. Patches of
+/// three bytes follow: two of the distance from the end of the file, and the new byte.
 pub(crate) fn run(data: &[u8]) {
     let Some((&[sectors, how], patches)) = data.split_first_chunk() else { return };
     let raw = vec![0x5A; usize::from(sectors) * 512];
@@ -21,18 +32,21 @@ pub(crate) fn run(data: &[u8]) {
         let at = file.len() - 1 - from_end;
         file[at] = patch[2];
     }
+    let begin = file.len() - 512;
+    let footer = &mut file[begin..];
     if how & 1 != 0 {
-        let begin = file.len() - 512;
-        let footer = &mut file[begin..];
-        footer[CHECKSUM].fill(0);
-        let sum: u32 = footer.iter().map(|&byte| u32::from(byte)).sum();
-        footer[CHECKSUM].copy_from_slice(&(!sum).to_be_bytes());
+        let sum = sum(footer);
+        footer[CHECKSUM].copy_from_slice(&sum);
     }
+    let is_sound = footer[COOKIE] == *b"conectix"
+        && footer[CHECKSUM] == sum(footer)
+        && footer[KIND] == 2u32.to_be_bytes()
+        && footer[SIZE] == (begin as u64).to_be_bytes();
     let device = Arc::new(MemoryDevice::new(file.clone()));
-    let is_known = is_image(device.as_ref());
+    assert_eq!(is_image(device.as_ref()), is_sound);
     let disk = disk_in(device).expect("memory");
-    // What has no whole footer is a disk as it is.
-    let wanted = if is_known { &file[..file.len() - 512] } else { &file[..] };
+    // A file without a sound footer is a raw disk.
+    let wanted = if is_sound { &file[..begin] } else { &file[..] };
     let mut all = vec![0; wanted.len()];
     assert_eq!(disk.len().get(), wanted.len() as u64);
     disk.read(Lba::ZERO, &mut all).expect("memory");
