@@ -139,7 +139,8 @@ fn a_check_of_the_volume_names_stale_quotas() {
     assert!(!stale(&image));
 }
 
-/// `/.snap` is charged to root: what makes it says what to run, and only then.
+/// A snapshot that makes `/.snap`, which is charged to root, names the command that corrects the
+/// quota files; a later one does not.
 #[test]
 fn a_snapshot_says_that_usage_is_stale() {
     let scratch = Scratch::new("quota-snapshot");

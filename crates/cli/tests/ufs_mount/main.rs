@@ -412,7 +412,7 @@ fn settings_change_while_it_is_mounted() {
     assert!(after["max_limit_hit"].as_u64() > Some(0), "{after}");
     assert!(after["slept_ns"].as_u64() >= Some(30_000_000), "{after}");
     assert!(after["dependencies"]["diradd"]["made"].as_u64() >= Some(400), "{after}");
-    // The limits are raised again, and those by memory lowered: below what the cache has now.
+    // max_softdeps is raised again. max_undo and cache are lowered, to less than the cache has now.
     let raised =
         shown(&["--set", "max_softdeps=400000", "--set", "counters=0,max_undo=1M,cache=1M"]);
     assert_eq!((&raised["cache"], &raised["max_undo"]), (&(1 << 20).into(), &(1 << 20).into()));

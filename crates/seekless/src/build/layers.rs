@@ -9,7 +9,7 @@ use seekless_units::ByteLen;
 use serde::Serialize;
 use std::path::Path;
 
-/// The form of whiteouts, the marks of what a layer removes from the layers below it.
+/// The form of whiteouts. A whiteout hides a file of the layers below.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum Whiteouts {
@@ -77,7 +77,7 @@ impl Build {
     /// # let mut tar = std::process::Command::new("tar");
     /// # tar.current_dir(&work).args(["-cf", "image.tar", "layer.tar", "manifest.json", "config.json"]);
     /// # assert!(tar.status()?.success());
-    /// // What `docker save` writes, or another form of a container image.
+    /// // An archive of `docker save`; the other forms of container images are possible too.
     /// for layer in Build::of([&image]).write_layers(&images, Whiteouts::Overlay)? {
     ///     let image = seekless::open(images.join(&layer.file))?;
     ///     assert_eq!(image.volume().format, "ext4");

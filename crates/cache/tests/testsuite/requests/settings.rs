@@ -139,7 +139,7 @@ fn a_cache_shrinks_and_grows_while_blocks_are_dirty() {
     }
 }
 
-/// What is pending stays counted.
+/// The counters of pending dependencies stay.
 #[test]
 fn counters_become_zero_but_for_what_is_pending() {
     let mut rig = Rig::new(limited(400));

@@ -66,19 +66,24 @@ fn sectors_of_files_with_records_are_counted() {
     }
 }
 
+/// A volume with the directories `from`, `to` and `to/dir`, and their inode numbers.
+fn with_directories(version: Version) -> (Vec<u8>, [u32; 3]) {
+    let mut made_as = [0; 3];
+    let bytes = made(version, |operate| {
+        let root = operate.root();
+        let mut mkdir =
+            |at, name: &[u8]| operate.make(at, name, NewFile::Directory, OWNER).unwrap().ino;
+        let (from, to) = (mkdir(root, b"from"), mkdir(root, b"to"));
+        made_as = [from, to, mkdir(to, b"dir")].map(Ino::get);
+    });
+    (bytes, made_as)
+}
+
 /// `..` of a directory that was moved leads to where its name is.
 #[test]
 fn the_parent_of_a_moved_directory_is_that_of_its_name() {
     for version in BOTH {
-        let mut made_as = [0; 3];
-        let mut bytes = made(version, |operate| {
-            let root = operate.root();
-            let mut mkdir =
-                |at, name: &[u8]| operate.make(at, name, NewFile::Directory, OWNER).unwrap().ino;
-            let (from, to) = (mkdir(root, b"from"), mkdir(root, b"to"));
-            made_as = [from, to, mkdir(to, b"dir")].map(Ino::get);
-        });
-        let [from, to, dir] = made_as;
+        let (mut bytes, [from, to, dir]) = with_directories(version);
         let fields = Fields::of(&bytes);
         let parsed = fields.parse(&bytes);
         let is_name = |name: &(u32, u8, Vec<u8>)| name.0 == dir && name.2 == b"dir";
@@ -121,15 +126,7 @@ struct Renamed {
 
 /// The second name is in `from`, or in `to`.
 fn renamed(version: Version, is_same: bool) -> Renamed {
-    let mut made_as = [0; 3];
-    let mut bytes = made(version, |operate| {
-        let root = operate.root();
-        let mut mkdir =
-            |at, name: &[u8]| operate.make(at, name, NewFile::Directory, OWNER).unwrap().ino;
-        let (from, to) = (mkdir(root, b"from"), mkdir(root, b"to"));
-        made_as = [from, to, mkdir(to, b"dir")].map(Ino::get);
-    });
-    let [from, to, dir] = made_as;
+    let (mut bytes, [from, to, dir]) = with_directories(version);
     let fields = Fields::of(&bytes);
     let parsed = fields.parse(&bytes);
     let begin = |ino: u32| parsed.nodes[&ino].blocks[&0].0 as usize * fields.fsize;

@@ -62,7 +62,7 @@ fn judged(
     compare(case, &states(case, all).into_par_iter().map(judge).collect())
 }
 
-/// Half of the operations: judges are slow, and what they say changes with their version only.
+/// Every second operation is judged: the verdicts of these programs change only with their version.
 const SLICE: usize = 2;
 
 fn judge_ext(all: bool, every: usize) {
