@@ -92,7 +92,7 @@ fn damaged_images() {
             usize::try_from(state >> 33).expect("31 bits") % limit
         };
         let (mut done, mut refused) = (0, 0);
-        for _ in 0..400 {
+        for _ in 0..130 {
             let mut bytes = base.clone();
             for _ in 0..=random(3) {
                 let at = places[random(places.len())];
@@ -100,7 +100,7 @@ fn damaged_images() {
             }
             if attempt(name, &bytes, true) { done += 1 } else { refused += 1 }
         }
-        assert!(done > 20 && refused > 5, "{name}: {done} done, {refused} refused");
+        assert!(done > 10 && refused > 2, "{name}: {done} done, {refused} refused");
     }
 }
 

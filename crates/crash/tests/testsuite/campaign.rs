@@ -67,8 +67,9 @@ pub(crate) fn look(
 
 #[test]
 fn single_operations_survive_every_crash_under_soft_updates() {
-    for target in &FORMATS {
-        let settings = settings(Discipline::SoftUpdates, Extent::Exhaustive, 2);
+    // UFS1 has the same orders; `seekless crash run` looks at all of its states.
+    for (target, extent) in FORMATS.iter().zip([Extent::Sample(40), Extent::Exhaustive]) {
+        let settings = settings(Discipline::SoftUpdates, extent, 2);
         let (wrong, states) = look(target, settings, &workloads(target, "singles"));
         assert!(wrong.is_none(), "{}", wrong.unwrap_or_default());
         assert!(states.iter().all(|&count| count >= 20), "{states:?}");
@@ -299,10 +300,10 @@ fn a_file_takes_a_name_that_went_before_in_a_new_directory() {
         for discipline in [Discipline::SoftUpdates, Discipline::Sync, Discipline::Normal] {
             for target in &FORMATS {
                 let script = parse("gone-before", text).unwrap();
-                let settings = settings(discipline, Extent::Exhaustive, 40);
+                let settings = settings(discipline, Extent::Exhaustive, 16);
                 let (wrong, states) = look(target, settings, &[script]);
                 assert!(wrong.is_none(), "{}", wrong.unwrap_or_default());
-                assert!(states[0] > 200, "{states:?}");
+                assert!(states[0] > 80, "{states:?}");
             }
         }
     }
@@ -367,7 +368,7 @@ fn orders_that_are_forgotten_are_missed() {
     for target in &FORMATS {
         let mut mutation = Mutation::new(target, workloads(target, "all"), 2).unwrap();
         let (mut caught, mut missed) = (0, Vec::new());
-        while caught + missed.len() < 12 {
+        while caught + missed.len() < 8 {
             let mutant = mutation.draw().unwrap().expect("there are orders");
             match mutant.fate {
                 Fate::Caught(_) | Fate::Failed(_) => caught += 1,

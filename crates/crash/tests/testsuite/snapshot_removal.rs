@@ -26,7 +26,7 @@ const NAMES: [&[u8]; 3] = [b"/lost+found/one", b"/lost+found/two", b"/lost+found
 const NOW: Timestamp = Timestamp { secs: 1_700_000_100, nanos: 0 };
 
 /// States of each part of the removal between two flushes.
-const STATES: u64 = 24;
+const STATES: u64 = 10;
 
 fn file(live: &mut FfsLive, name: &str, blocks: u64, with: u8) {
     let ino = live.make(live.root(), name.as_bytes(), NewFile::Regular, OWNER).unwrap().ino;

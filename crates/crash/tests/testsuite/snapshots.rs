@@ -150,7 +150,7 @@ fn states(version: Version, workload: &str, every: usize, sample: u64) {
 #[test]
 fn single_operations() {
     for version in [Version::Ufs1, Version::Ufs2] {
-        states(version, "singles", 1, 15);
+        states(version, "singles", 1, 6);
     }
 }
 

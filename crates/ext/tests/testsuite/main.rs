@@ -9,6 +9,8 @@ mod damage;
 #[path = "../../../fs/tests/shared/exercise.rs"]
 mod exercise;
 mod faults;
+#[path = "../../../fs/tests/shared/holes.rs"]
+mod holes;
 mod journal;
 mod judge;
 #[path = "../../../fs/tests/shared/list.rs"]

@@ -1,5 +1,6 @@
 //! ext2 as a target whose states are recovered by e2fsck.
 
+use crate::holes;
 use seekless_cache::{Config, Counters, Discipline, JournalMode};
 use seekless_crash::{Live, Recovered, Target};
 use seekless_device::{BlockDevice, MemoryDevice, VirtualClock};
@@ -47,7 +48,7 @@ impl Ext {
             .output()
             .unwrap();
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        let empty = std::fs::read(&path).unwrap();
+        let empty = holes::take(&path);
         std::fs::remove_file(&path).unwrap();
         Self { name, empty, journalled: how.contains(&"-J"), delays: false }
     }
@@ -106,9 +107,9 @@ fn bytes_of(device: &dyn BlockDevice) -> Result<Vec<u8>, FsError> {
 /// What e2fsck makes of bytes, and its exit code.
 fn e2fsck(bytes: &[u8], how: &str) -> (Vec<u8>, i32, String) {
     let path = scratch();
-    std::fs::write(&path, bytes).unwrap();
+    holes::put(&path, bytes);
     let (code, said) = e2fsck_of(&path, how);
-    let after = std::fs::read(&path).unwrap();
+    let after = holes::take(&path);
     std::fs::remove_file(&path).unwrap();
     (after, code, said)
 }
@@ -128,7 +129,7 @@ fn findings(bytes: &[u8]) -> (i32, String) {
         return known.clone();
     }
     let path = scratch();
-    std::fs::write(&path, bytes).unwrap();
+    holes::put(&path, bytes);
     let (code, said) = e2fsck_of(&path, "-fn");
     std::fs::remove_file(&path).unwrap();
     JUDGED.lock().unwrap().insert(digest, (code, said.clone()));
@@ -203,7 +204,7 @@ impl Ext {
             report.findings.extend(Self::mounted(before.clone())?);
         }
         if how == "-p" {
-            let ours = Arc::new(MemoryDevice::new(before.clone()));
+            let ours = Arc::new(MemoryDevice::new(holes::copy(&before)));
             let stops = seekless_ext::preen(ours)?.report.unexpected > 0;
             if stops != (code >= 4) {
                 let what = format!("e2fsck -p ends with {code}, ours stops: {stops}\n{said}");

@@ -1,6 +1,7 @@
 //! Uses every part of the reader on an image that may be damaged.
 
 use crate::exercise;
+use crate::holes;
 use exercise::Outcome;
 use seekless_device::MemoryDevice;
 use seekless_ext::ExtImage;
@@ -12,7 +13,7 @@ use std::sync::Arc;
 /// What every reader offers, then what only this one does.
 pub(crate) fn exercise(bytes: Vec<u8>, ignore_checksums: bool) -> Outcome {
     let mut outcome = exercise::exercise(&seekless_ext::FORMAT, bytes.clone(), ignore_checksums);
-    outcome.note(seekless_ext::check(Arc::new(MemoryDevice::new(bytes.clone()))));
+    outcome.note(seekless_ext::check(Arc::new(MemoryDevice::new(holes::copy(&bytes)))));
     let options = OpenOptions { ignore_checksums, skip_journal: false };
     let Ok(image) = ExtImage::open(Arc::new(MemoryDevice::new(bytes)), options) else {
         return outcome;

@@ -1,6 +1,7 @@
 //! Images made to hurt, each with one lie.
 
 use crate::damage::images;
+use crate::holes;
 use seekless_device::MemoryDevice;
 use seekless_ext::ExtImage;
 use seekless_fs::format::OpenOptions;
@@ -22,7 +23,7 @@ impl Forged {
 
     fn open(&self) -> Result<ExtImage, FsError> {
         let options = OpenOptions { ignore_checksums: true, skip_journal: false };
-        ExtImage::open(Arc::new(MemoryDevice::new(self.bytes.clone())), options)
+        ExtImage::open(Arc::new(MemoryDevice::new(holes::copy(&self.bytes))), options)
     }
 
     /// Opens what must still open.

@@ -7,6 +7,7 @@
 //! | length | the bytes to put there |
 
 use super::images;
+use crate::holes;
 use seekless_device::{BlockDevice, MemoryDevice};
 use seekless_ext::ExtImage;
 use seekless_fs::Inspect;
@@ -35,7 +36,7 @@ pub(crate) fn sound() -> Vec<u8> {
 /// The volume in `tests/images`.
 pub(crate) fn base() -> Base {
     let bytes = sound();
-    let device = Arc::new(MemoryDevice::new(bytes.clone()));
+    let device = Arc::new(MemoryDevice::new(holes::copy(&bytes)));
     let image = ExtImage::open(device, OpenOptions::default()).expect("sound image");
     let mut places = Vec::new();
     for ino in FILES.map(Ino::new) {

@@ -1,6 +1,7 @@
 //! Checksums of metadata made right again where bytes were changed, so that what they
 //! say is looked at.
 
+use crate::holes;
 use seekless_device::MemoryDevice;
 use seekless_ext::ExtImage;
 use seekless_fs::format::OpenOptions;
@@ -60,7 +61,7 @@ fn of_inode(bytes: &[u8], ino: u32, generation: u32) -> Option<u32> {
 /// Blocks of directories and of extents, as far as an image can be read.
 fn blocks(bytes: &mut [u8]) -> Option<()> {
     let options = OpenOptions { ignore_checksums: true, skip_journal: true };
-    let device = Arc::new(MemoryDevice::new(bytes.to_vec()));
+    let device = Arc::new(MemoryDevice::new(holes::copy(bytes)));
     let image = ExtImage::open(device, options).ok()?;
     let len = image.geometry().block_size as usize;
     for ino in (1..=image.geometry().inodes.min(256)).map(Ino::new) {

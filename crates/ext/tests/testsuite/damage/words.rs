@@ -4,6 +4,7 @@
 use super::exercise::exercise;
 use super::sums::mend;
 use super::{Random, images, in_use};
+use crate::holes;
 use seekless_cache::{Discipline, JournalMode};
 use seekless_device::MemoryDevice;
 use seekless_ext::{ExtImage, Relayout};
@@ -39,7 +40,7 @@ const OPERATIONS: [u8; 48] = [
 /// Reads, checks, repairs and mounts an image; whether it could be mounted.
 fn go_through(name: &str, bytes: Vec<u8>) -> bool {
     exercise(bytes.clone(), true);
-    let device = Arc::new(MemoryDevice::new(bytes.clone()));
+    let device = Arc::new(MemoryDevice::new(holes::copy(&bytes)));
     let _ = seekless_ext::repair(device.clone());
     let options = OpenOptions { ignore_checksums: true, skip_journal: false };
     if let Ok(image) = ExtImage::open(device, options) {
@@ -169,7 +170,8 @@ fn free_inodes_of_damaged_groups() {
     }
     mend(&mut bytes);
     let options = OpenOptions { ignore_checksums: true, skip_journal: false };
-    let image = ExtImage::open(Arc::new(MemoryDevice::new(bytes.clone())), options).expect("open");
+    let image =
+        ExtImage::open(Arc::new(MemoryDevice::new(holes::copy(&bytes))), options).expect("open");
     assert_eq!(image.geometry().groups, 2);
     assert_eq!(image.geometry().free_inodes, u32::MAX);
     go_through("ext4", bytes);

@@ -3,6 +3,7 @@
 
 use super::crash::{Recorder, cut, state};
 use super::volume::{BLOCKS, SHAPES, Shape, dump, make, read_file};
+use crate::holes;
 use crate::repair::judge::{Random, Scratch, bytes_of, findings, is_there};
 use seekless_cache::{Cache, CommitReason, Config, Discipline, JournalMode, Role};
 use seekless_device::{Clock, VirtualClock};
@@ -129,7 +130,7 @@ fn crash(shape: &'static Shape, seed: u64, operations: u32, states: usize) {
         assert!(found.is_some(), "{place}: none of the states after {least} to {most}");
         if n % 10 == 0 {
             let scratch = Scratch::new(&format!("cached-{}", shape.name));
-            fs::write(scratch.path(), bytes).expect("image");
+            holes::put(scratch.path(), &bytes);
             let said = Command::new("e2fsck")
                 .args(["-E", "journal_only", "-p"])
                 .arg(scratch.path())

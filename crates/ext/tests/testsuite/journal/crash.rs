@@ -3,11 +3,11 @@
 //! than the last whose commit was done.
 
 use super::volume::{SHAPES, Shape, Volume, dump, make, read_file};
+use crate::holes;
 use crate::repair::judge::{Random, Scratch, is_there};
 use seekless_cache::Log;
 use seekless_device::{BlockDevice, DeviceError, MemoryDevice};
 use seekless_units::{ByteLen, Lba};
-use std::fs;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 
@@ -125,7 +125,7 @@ fn crash(shape: &'static Shape, seed: u64, transactions: usize, states: usize) {
         seen.insert(found - done);
         if number % 10 == 0 && is_there() {
             let scratch = Scratch::new(&format!("crash-{}", shape.name));
-            fs::write(scratch.path(), bytes).expect("image");
+            holes::put(scratch.path(), &bytes);
             let said = Command::new("e2fsck")
                 .args(["-E", "journal_only", "-p"])
                 .arg(scratch.path())

@@ -2,6 +2,7 @@
 //! leaves behind is written to again.
 
 use super::volume::{SHAPES, Volume, make, run};
+use crate::holes;
 use crate::repair::judge::{Scratch, findings, is_there};
 use crate::skip::skip;
 use crate::unmount::unmount;
@@ -46,8 +47,7 @@ fn the_kernel_recovers_what_was_committed() {
         });
         assert_eq!(findings(scratch.path()), None, "{}", shape.name);
         // Its numbers go on where ours ended, and ours where its ended.
-        let device: Arc<dyn BlockDevice> =
-            Arc::new(MemoryDevice::new(fs::read(scratch.path()).expect("image")));
+        let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(holes::take(scratch.path())));
         let before = volume.log.next_tid();
         let mut again = Volume::open(shape, device, homes, seed as u64);
         assert!(again.log.next_tid() > before, "{}", shape.name);

@@ -3,6 +3,7 @@
 
 use super::volume::{SHAPES, Shape, Volume, dump, make, read_file, run};
 use crate::damage::images;
+use crate::holes;
 use crate::list::list;
 use crate::property::for_all;
 use crate::repair::judge::{Random, Scratch, bytes_of, findings, is_there};
@@ -40,7 +41,7 @@ fn judge(volume: &Volume, place: &str) {
     let scratch = Scratch::new(&format!("sequence-{}", volume.shape.name));
     let (bytes, expected) = (volume.bytes(), volume.file());
     assert!(read_file(bytes.clone()) == expected, "{place}: our own reader");
-    fs::write(scratch.path(), &bytes).expect("image");
+    holes::put(scratch.path(), &bytes);
     let path = scratch.path().to_str().expect("path");
     let dumped = run("debugfs", &["-R", "logdump -a", path]);
     let commits = dumped.lines().filter(|line| line.contains("commit block")).count();
@@ -51,7 +52,7 @@ fn judge(volume: &Volume, place: &str) {
     let said = said.expect("e2fsck");
     assert!(said.status.code().is_some_and(|code| code <= 1), "{place}: {said:?}");
     assert!(dump(scratch.path()) == expected, "{place}: e2fsck");
-    let theirs = fs::read(scratch.path()).expect("image");
+    let theirs = holes::take(scratch.path());
     let device = Arc::new(MemoryDevice::new(bytes));
     let repaired = preen(device.clone()).expect(place);
     assert_eq!(repaired.outcome, Outcome::Corrected, "{place}: {repaired:#?}");
@@ -84,7 +85,7 @@ fn sequence(
     rounds: &[Round],
     last: u64,
 ) -> (u64, u64) {
-    let device = Arc::new(MemoryDevice::new(bytes.clone()));
+    let device = Arc::new(MemoryDevice::new(holes::copy(bytes)));
     let mut volume = Volume::open(shape, device.clone(), homes.clone(), last);
     for (n, round) in rounds.iter().enumerate() {
         for &seed in round {
@@ -175,7 +176,7 @@ fn the_area_of_fast_commits_is_left_alone() {
     let after = bytes_of(device.as_ref());
     assert!(area(&after) == area(&bytes), "written to");
     let scratch = Scratch::new("sequence-fast");
-    fs::write(scratch.path(), after).expect("image");
+    holes::put(scratch.path(), &after);
     let said =
         Command::new("e2fsck").args(["-E", "journal_only", "-y"]).arg(scratch.path()).output();
     let said = said.expect("e2fsck");

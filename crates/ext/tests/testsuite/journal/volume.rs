@@ -1,5 +1,6 @@
 //! Volumes with a file whose blocks stand for anything that is logged.
 
+use crate::holes;
 use crate::repair::judge::{Random, Scratch, bytes_of};
 use seekless_cache::{Log, LogCopy, LogTransaction, Stage};
 use seekless_device::{BlockDevice, MemoryDevice};
@@ -122,7 +123,7 @@ pub(crate) fn make(shape: &Shape) -> (Vec<u8>, Vec<BlockNo>) {
     let mut homes: Vec<BlockNo> =
         blocks.split_whitespace().map(|n| BlockNo::new(n.parse().expect("block"))).collect();
     // Those that map the file are among them.
-    let bytes = fs::read(scratch.path()).expect("image");
+    let bytes = holes::take(scratch.path());
     homes.retain(|home| {
         let at = home.get() as usize * shape.block;
         bytes[at..at + shape.block].iter().all(|&byte| byte == b'a')

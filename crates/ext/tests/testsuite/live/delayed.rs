@@ -5,6 +5,7 @@ use super::interrupted::{Stops, bytes_of, e2fsck};
 use super::shapes::{
     INLINE, JOURNALLED, SHAPES, Shape, WITH_EXTENTS, fsck, image, options, replayed,
 };
+use crate::holes;
 use seekless_cache::{Config, Discipline, JournalMode};
 use seekless_device::{Clock, MemoryDevice, VirtualClock};
 use seekless_ext::{ExtImage, ExtLive, LiveOptions};
@@ -519,7 +520,7 @@ fn no_file_is_longer_than_what_it_holds() {
     let shape = Shape { kind: "ext4", block: 1024, mebibytes: 8, how: &["-J", "size=1"] };
     let start = bytes_of(image(&shape).as_ref());
     let run = |writes: u64| {
-        let inner = MemoryDevice::new(start.clone());
+        let inner = MemoryDevice::new(holes::copy(&start));
         let device = Arc::new(Stops { inner, left: AtomicU64::new(writes) });
         let clock = Arc::new(VirtualClock::new());
         // Blocks go out one after the other.

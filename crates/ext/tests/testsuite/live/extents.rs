@@ -3,6 +3,7 @@
 
 use super::known_files::{FilledVolume, OWNER, Op, WITHOUT_GRAPH, op, open};
 use super::shapes::{SHAPES, Shape, WITH_EXTENTS, fsck, written};
+use crate::holes;
 use crate::list::list;
 use crate::property::for_all;
 use proptest::prelude::{Just, Strategy};
@@ -121,7 +122,7 @@ fn extents_behind_the_end_of_a_file_stop_a_check() {
         for what in [&*change, "ssv state 0"] {
             Command::new("debugfs").args(["-w", "-R", what, name]).output().unwrap();
         }
-        let ours = Arc::new(MemoryDevice::new(std::fs::read(&path).unwrap()));
+        let ours = Arc::new(MemoryDevice::new(holes::take(&path)));
         let stops = seekless_ext::preen(ours.clone()).unwrap().report.unexpected > 0;
         let theirs = Command::new("e2fsck").args(["-p", name]).output().unwrap();
         assert_eq!(theirs.status.code(), Some(code), "{file}, {size}");
@@ -203,7 +204,7 @@ fn files_with_block_maps_keep_them() {
         let path = written(&volume.device);
         let tuned = Command::new("tune2fs").args(["-O", "extent"]).arg(&path).output().unwrap();
         assert!(tuned.status.success(), "{}", String::from_utf8_lossy(&tuned.stderr));
-        volume.device = Arc::new(MemoryDevice::new(std::fs::read(&path).unwrap()));
+        volume.device = Arc::new(MemoryDevice::new(holes::take(&path)));
         std::fs::remove_file(&path).unwrap();
         volume.live = open(volume.device.clone(), Discipline::Normal);
         both_kinds(volume, &after);

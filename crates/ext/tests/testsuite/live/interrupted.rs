@@ -2,6 +2,7 @@
 //! several transactions: e2fsck finishes it, and so does a mount of ours.
 
 use super::shapes::{Shape, image, options, scratch};
+use crate::holes;
 use seekless_cache::{Config, Discipline, JournalMode};
 use seekless_device::{BlockDevice, DeviceError, MemoryDevice, VirtualClock};
 use seekless_ext::{ExtImage, ExtLive, LiveOptions};
@@ -51,9 +52,7 @@ impl BlockDevice for Stops {
 }
 
 pub(crate) fn bytes_of(device: &dyn BlockDevice) -> Vec<u8> {
-    let mut bytes = vec![0; device.len().get() as usize];
-    device.read(Lba::ZERO, &mut bytes).unwrap();
-    bytes
+    holes::of(device)
 }
 
 fn open(device: Arc<dyn BlockDevice>, discipline: Discipline) -> ExtLive {
@@ -64,9 +63,9 @@ fn open(device: Arc<dyn BlockDevice>, discipline: Discipline) -> ExtLive {
 /// e2fsck's words and code, and what it makes of the bytes.
 pub(crate) fn e2fsck(bytes: &[u8], how: &str) -> (Option<i32>, String, Vec<u8>) {
     let path = scratch();
-    std::fs::write(&path, bytes).unwrap();
+    holes::put(&path, bytes);
     let done = Command::new("e2fsck").arg(how).arg(&path).output().unwrap();
-    let after = std::fs::read(&path).unwrap();
+    let after = holes::take(&path);
     std::fs::remove_file(&path).unwrap();
     (done.status.code(), String::from_utf8_lossy(&done.stdout).into_owned(), after)
 }
@@ -194,7 +193,7 @@ fn space_behind_the_end_goes_in_pieces() {
     std::fs::write(&commands, orphan).unwrap();
     let done = Command::new("debugfs").args(["-w", "-f"]).arg(&commands).arg(&path).output();
     assert!(done.unwrap().status.success());
-    let left = std::fs::read(&path).unwrap();
+    let left = holes::take(&path);
     for path in [path, commands] {
         std::fs::remove_file(path).unwrap();
     }
@@ -251,7 +250,7 @@ fn errors_are_remembered_and_refused_mounts_write_nothing() {
     live.sync().unwrap();
     let dirty = bytes_of(device.as_ref());
     let reopen = |bytes: &[u8], how: LiveOptions| {
-        let device = Arc::new(MemoryDevice::new(bytes.to_vec()));
+        let device = Arc::new(MemoryDevice::new(holes::copy(bytes)));
         let clock = Arc::new(VirtualClock::new());
         let opened = ExtLive::open(device.clone(), clock, Config::new(JOURNALS[1]), how);
         (opened.map(drop), bytes_of(device.as_ref()))
@@ -355,7 +354,7 @@ fn long_removals_can_be_stopped_anywhere() {
     for (name, change) in changes {
         let run = |writes: u64| {
             let left = AtomicU64::new(writes);
-            let device = Arc::new(Stops { inner: MemoryDevice::new(full.clone()), left });
+            let device = Arc::new(Stops { inner: MemoryDevice::new(holes::copy(&full)), left });
             let clock = Arc::new(VirtualClock::new());
             let opened = ExtLive::open(device.clone(), clock, Config::new(JOURNALS[1]), options());
             let done = opened.and_then(|mut live| {
@@ -406,7 +405,7 @@ fn directories_that_grow_can_be_stopped_anywhere() {
     let before = bytes_of(device.as_ref());
     let run = |writes: u64| {
         let left = AtomicU64::new(writes);
-        let device = Arc::new(Stops { inner: MemoryDevice::new(before.clone()), left });
+        let device = Arc::new(Stops { inner: MemoryDevice::new(holes::copy(&before)), left });
         let clock = Arc::new(VirtualClock::new());
         let opened = ExtLive::open(device.clone(), clock, Config::new(JOURNALS[1]), options());
         let done = opened.and_then(|mut live| {
@@ -456,7 +455,7 @@ fn an_index_under_soft_updates_can_be_stopped_anywhere() {
     let before = bytes_of(device.as_ref());
     let run = |writes: u64| {
         let left = AtomicU64::new(writes);
-        let device = Arc::new(Stops { inner: MemoryDevice::new(before.clone()), left });
+        let device = Arc::new(Stops { inner: MemoryDevice::new(holes::copy(&before)), left });
         let clock = Arc::new(VirtualClock::new());
         let config = Config::new(Discipline::SoftUpdates);
         let opened = ExtLive::open(device.clone(), clock, config, options());

@@ -5,6 +5,7 @@
 use super::shapes::{
     INLINE, JOURNALLED, SHAPES, Shape, WITH_EXTENTS, fsck, image, options, run, scratch, written,
 };
+use crate::holes;
 use crate::unmount::unmount;
 use seekless_cache::{Config, Discipline, JournalMode};
 use seekless_device::{Clock, MemoryDevice, VirtualClock};
@@ -44,7 +45,7 @@ pub(crate) fn mounted_with(
     let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| then(&at)));
     unmount(&at, &image);
     done.unwrap_or_else(|why| std::panic::resume_unwind(why));
-    let bytes = fs::read(&image).unwrap();
+    let bytes = holes::take(&image);
     fs::remove_file(&image).unwrap();
     fs::remove_dir(&at).unwrap();
     Arc::new(MemoryDevice::new(bytes))

@@ -4,6 +4,7 @@
 use super::interrupted::{bytes_of, e2fsck};
 use super::kernel::{mounted, open};
 use super::shapes::{Shape, fsck, image, options};
+use crate::holes;
 use seekless_cache::{Config, Discipline, JournalMode};
 use seekless_device::{MemoryDevice, VirtualClock};
 use seekless_ext::{ExtLive, LiveOptions};
@@ -74,10 +75,10 @@ fn hold_removed(live: &mut ExtLive, files: usize, len: usize) -> Vec<Ino> {
 /// What the journal brings home.
 fn replayed(bytes: &[u8]) -> Vec<u8> {
     let path = super::shapes::scratch();
-    fs::write(&path, bytes).unwrap();
+    holes::put(&path, bytes);
     let done = Command::new("debugfs").args(["-w", "-R", "journal_run"]).arg(&path).output();
     assert!(done.unwrap().status.success());
-    let after = fs::read(&path).unwrap();
+    let after = holes::take(&path);
     fs::remove_file(&path).unwrap();
     after
 }
@@ -261,7 +262,7 @@ fn what_is_wrong_in_the_file_is_left_to_a_check() {
     live.unmount().unwrap();
     let clean = bytes_of(device.as_ref());
     let reopen = |bytes: &[u8], force: bool| {
-        let device = Arc::new(MemoryDevice::new(bytes.to_vec()));
+        let device = Arc::new(MemoryDevice::new(holes::copy(bytes)));
         let how = LiveOptions { force, ..options() };
         let clock = Arc::new(VirtualClock::new());
         let opened = ExtLive::open(device.clone(), clock, Config::new(ORDERED), how);

@@ -198,9 +198,9 @@ fn what_a_failed_read_stops_is_not_committed() {
         let before = prepared(&Shape { kind, block: 1024, mebibytes: 16, how });
         assert_eq!(e2fsck(&before, "-fn").0, Some(0));
         for (first, (name, op)) in (0u64..).zip(&OPS) {
-            // One read of seven, of each operation another.
-            for n in (first % 7..400).step_by(7) {
-                let inner = MemoryDevice::new(before.clone());
+            // One read of twenty, of each operation another.
+            for n in (first % 20..400).step_by(20) {
+                let inner = MemoryDevice::new(crate::holes::copy(&before));
                 let device = Arc::new(Faulty { inner, left: AtomicU64::new(NONE) });
                 let mut live = open(device.clone());
                 device.left.store(n, Ordering::Relaxed);

@@ -2,6 +2,7 @@
 
 use super::SHAPES;
 use super::shapes::{Shape, fsck, image, options};
+use crate::holes;
 use seekless_cache::{Config, Discipline};
 use seekless_device::{BlockDevice, MemoryDevice, SnapshotOrigin, VirtualClock};
 use seekless_ext::{ExtImage, ExtLive, LiveOptions, corrections};
@@ -9,7 +10,7 @@ use seekless_fs::FsError;
 use seekless_fs::corrections::Correction;
 use seekless_fs::format::OpenOptions;
 use seekless_fs::operate::{NewFile, Operate, Ownership};
-use seekless_units::{ByteLen, Ino, Lba};
+use seekless_units::{ByteLen, Ino};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -32,14 +33,12 @@ fn opened(device: Arc<dyn BlockDevice>, recover: bool) -> Result<ExtLive, FsErro
 }
 
 fn bytes_of(device: &MemoryDevice) -> Vec<u8> {
-    let mut bytes = vec![0; device.len().get() as usize];
-    device.read(Lba::ZERO, &mut bytes).unwrap();
-    bytes
+    holes::of(device)
 }
 
 /// Where an inode lies in an image: it is looked for by its bytes.
 fn place(bytes: &[u8], ino: Ino) -> usize {
-    let device = Arc::new(MemoryDevice::new(bytes.to_vec()));
+    let device = Arc::new(MemoryDevice::new(holes::copy(bytes)));
     let raw = ExtImage::open(device, OpenOptions::default()).unwrap().raw_inode(ino).unwrap();
     let found: Vec<usize> =
         (0..bytes.len()).step_by(128).filter(|&at| bytes[at..].starts_with(&raw)).collect();
@@ -148,7 +147,7 @@ fn damaged_volumes_are_in_order_or_refused() {
         .collect();
     let (mut sound, mut left) = (0, 0);
     let step = std::env::var("RECOVER_STEP").ok().and_then(|step| step.parse().ok());
-    let step = step.unwrap_or(places.len() / 600);
+    let step = step.unwrap_or(places.len() / 250);
     for (n, &at) in places.iter().enumerate().step_by(step.max(1)) {
         let mut damaged = bytes.clone();
         damaged[at] ^= [0x01, 0x10, 0xFF][n % 3];

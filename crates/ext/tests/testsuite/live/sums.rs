@@ -1,6 +1,7 @@
 //! Checksums of metadata: what is wrong is met, and stays wrong.
 
 use super::shapes::{SHAPES, Shape, image, options};
+use crate::holes;
 use seekless_cache::{Config, Discipline};
 use seekless_device::{BlockDevice, Clock, MemoryDevice, VirtualClock};
 use seekless_ext::{ExtImage, ExtLive};
@@ -67,12 +68,13 @@ fn differing(one: &[u8], other: &[u8]) -> Vec<usize> {
 #[test]
 fn an_inode_with_a_wrong_sum_keeps_it_while_others_change() {
     let Patient { mut bytes, dir, files } = patient();
-    let reader = ExtImage::open(Arc::new(MemoryDevice::new(bytes.clone())), OpenOptions::default());
+    let reader =
+        ExtImage::open(Arc::new(MemoryDevice::new(holes::copy(&bytes))), OpenOptions::default());
     let place = reader.unwrap().inode_location(files[5]).unwrap();
     let at = place.block.get() as usize * 1024 + place.offset as usize;
     // Its access time.
     bytes[at + 8] ^= 0x10;
-    let device = Arc::new(MemoryDevice::new(bytes.clone()));
+    let device = Arc::new(MemoryDevice::new(holes::copy(&bytes)));
     let mut live = open(&device).unwrap();
     is_checksum(live.attr(files[5]).map(|_| ()), "inode");
     live.write(files[4], ByteLen::ZERO, &[1; 5000]).unwrap();
@@ -90,7 +92,7 @@ fn an_inode_with_a_wrong_sum_keeps_it_while_others_change() {
 #[test]
 fn wrong_blocks_of_directories_attributes_and_bitmaps_are_met() {
     let Patient { bytes, dir, files } = patient();
-    let device = Arc::new(MemoryDevice::new(bytes.clone()));
+    let device = Arc::new(MemoryDevice::new(holes::copy(&bytes)));
     let reader = ExtImage::open(device, OpenOptions::default()).unwrap();
     let run = reader.block_map(dir).unwrap().runs[0];
     let block = run.extent.start.get() as usize;

@@ -1,6 +1,7 @@
 //! Repairs that are cut off after any write, or within one, and taken up again.
 
 use crate::damage::images;
+use crate::holes;
 use crate::repair::judge::bytes_of;
 use seekless_device::{BlockDevice, DeviceError, MemoryDevice};
 use seekless_ext::{ExtImage, check, preen, repair};
@@ -64,7 +65,8 @@ impl Patient {
 
     fn image(&self) -> ExtImage {
         let options = OpenOptions { ignore_checksums: true, skip_journal: true };
-        ExtImage::open(Arc::new(MemoryDevice::new(self.bytes.clone())), options).expect("open")
+        ExtImage::open(Arc::new(MemoryDevice::new(holes::copy(&self.bytes))), options)
+            .expect("open")
     }
 
     fn inode(&self, path: &str) -> usize {
@@ -143,7 +145,7 @@ type Run = fn(Arc<dyn BlockDevice>) -> Result<Repaired, seekless_fs::FsError>;
 fn what_was_cut_off_is_completed() {
     for (name, patient, is_preened) in patients() {
         let run: Run = if is_preened { preen } else { repair };
-        let device = Arc::new(MemoryDevice::new(patient.bytes.clone()));
+        let device = Arc::new(MemoryDevice::new(holes::copy(&patient.bytes)));
         let whole = run(device.clone()).expect(name);
         assert_eq!(whole.outcome, Outcome::Corrected, "{name}: {whole:#?}");
         assert!(whole.report.findings.iter().all(|it| it.repaired), "{name}: {whole:#?}");
@@ -153,7 +155,7 @@ fn what_was_cut_off_is_completed() {
             for torn in [None, Some(false), Some(true)] {
                 let what = format!("{name}, cut off after {cut} writes, {torn:?}");
                 let device = Arc::new(Failing {
-                    inner: MemoryDevice::new(patient.bytes.clone()),
+                    inner: MemoryDevice::new(holes::copy(&patient.bytes)),
                     cut,
                     made: AtomicU64::new(0),
                     torn,

@@ -1,8 +1,8 @@
 //! e2fsck, and bytes.
 
+use crate::holes;
 use crate::skip;
 use seekless_device::BlockDevice;
-use seekless_units::Lba;
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -11,9 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// All bytes of a device.
 pub(crate) fn bytes_of(device: &dyn BlockDevice) -> Vec<u8> {
-    let mut bytes = vec![0; device.len().get() as usize];
-    device.read(Lba::ZERO, &mut bytes).expect("memory");
-    bytes
+    holes::of(device)
 }
 
 /// Writes an image over one that may be there: to free and take the pages of the file again would

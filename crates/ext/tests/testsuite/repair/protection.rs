@@ -2,6 +2,7 @@
 
 use super::judge::{Scratch, bytes_of, findings, is_there, put};
 use crate::damage::images;
+use crate::holes;
 use seekless_device::{BlockDevice, DeviceError, FileDevice, MemoryDevice};
 use seekless_ext::{CheckOptions, preen_with, repair_with};
 use seekless_fs::FsError;
@@ -116,7 +117,7 @@ fn others_see_a_volume_that_is_being_changed() {
         let (bytes, at) = volume(features, "");
         assert_eq!(sequence(&bytes, at), CLEAN);
         let device = Arc::new(Watched {
-            inner: MemoryDevice::new(bytes.clone()),
+            inner: MemoryDevice::new(holes::copy(&bytes)),
             at,
             early: Mutex::new(Vec::new()),
         });
@@ -140,7 +141,7 @@ fn a_volume_that_another_host_uses_is_refused() {
     bytes[at + 16..at + 22].copy_from_slice(b"other\0");
     bytes[at + 112] = 9;
     let repair = |bytes: &[u8], then: Option<u32>| -> (Result<Repaired, FsError>, u64, bool) {
-        let device = Arc::new(MemoryDevice::new(bytes.to_vec()));
+        let device = Arc::new(MemoryDevice::new(holes::copy(bytes)));
         let shared = device.clone();
         let expected = Arc::new(Mutex::new(bytes.to_vec()));
         let changed = expected.clone();
@@ -225,7 +226,7 @@ fn a_damaged_block_is_made_again() {
             let mut bytes = sound.clone();
             bytes[at + offset] ^= 0x55;
             for preens in [true, false] {
-                let device = Arc::new(MemoryDevice::new(bytes.clone()));
+                let device = Arc::new(MemoryDevice::new(holes::copy(&bytes)));
                 let options = pausing(|| ()).0;
                 let run = if preens { preen_with } else { repair_with };
                 let repaired = run(device.clone(), &options).expect("repair");
@@ -240,7 +241,7 @@ fn a_damaged_block_is_made_again() {
             bytes[1024 + 360..1024 + 368].copy_from_slice(&block.to_le_bytes());
             let sum = !crc32c::crc32c(&bytes[1024..2044]);
             bytes[2044..2048].copy_from_slice(&sum.to_le_bytes());
-            let device = Arc::new(MemoryDevice::new(bytes.clone()));
+            let device = Arc::new(MemoryDevice::new(holes::copy(&bytes)));
             let repaired = preen_with(device.clone(), &pausing(|| ()).0).expect("preen");
             assert_eq!(repaired.outcome, Outcome::Left, "block {block}");
             assert!(bytes_of(device.as_ref()) == bytes, "block {block}");

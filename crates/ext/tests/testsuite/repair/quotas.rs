@@ -2,6 +2,7 @@
 //! any write, and on volumes that are refused.
 
 use crate::damage::{images, quotas::sound};
+use crate::holes;
 use crate::repair::judge::bytes_of;
 use seekless_device::{BlockDevice, DeviceError, MemoryDevice};
 use seekless_ext::{change_quotas, check, quotas, repair};
@@ -130,7 +131,7 @@ fn an_entry_is_changed_in_place_and_only_that() {
 
 /// Writes some steps to a volume.
 fn replayed<'a>(start: &[u8], steps: impl Iterator<Item = &'a Step>) -> Arc<MemoryDevice> {
-    let device = MemoryDevice::new(start.to_vec());
+    let device = MemoryDevice::new(holes::copy(start));
     for step in steps {
         if let Step::Write(at, bytes) = step {
             device.write(*at, bytes).expect("memory");
@@ -177,9 +178,11 @@ fn cut_off(start: &[u8], log: &[Step]) -> Vec<(String, Arc<MemoryDevice>)> {
 fn limits_of_others_survive_a_loss_of_power() {
     let start = bytes_of(limited().as_ref());
     for (at, kind) in OwnerKind::ALL.into_iter().enumerate() {
-        let before = books(Arc::new(MemoryDevice::new(start.clone())));
-        let device =
-            Arc::new(Logged { inner: MemoryDevice::new(start.clone()), log: Mutex::default() });
+        let before = books(Arc::new(MemoryDevice::new(holes::copy(&start))));
+        let device = Arc::new(Logged {
+            inner: MemoryDevice::new(holes::copy(&start)),
+            log: Mutex::default(),
+        });
         set(device.clone(), kind, &limits(NEW, 3)).expect("there is room");
         let after = books(device.clone());
         for (before, after) in before.iter().zip(&after) {
@@ -224,7 +227,7 @@ fn volumes_are_refused_and_stay() {
         bytes[place] ^= bits;
         let sum = !crc32c::crc32c(&bytes[1024..2044]);
         bytes[2044..2048].copy_from_slice(&sum.to_le_bytes());
-        let device = Arc::new(MemoryDevice::new(bytes.clone()));
+        let device = Arc::new(MemoryDevice::new(holes::copy(&bytes)));
         let grace = QuotaChange::Grace { space: Some(60), inodes: None };
         for change in [limits(1, 7), limits(NEW, 7), grace] {
             let why = set(device.clone(), OwnerKind::User, &change).expect_err(wanted).to_string();

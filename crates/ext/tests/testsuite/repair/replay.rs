@@ -1,6 +1,7 @@
 //! What waits in a journal, written back: the same blocks as e2fsck's.
 
 use crate::damage::images;
+use crate::holes;
 use crate::repair::judge::{Scratch, bytes_of, e2fsck, findings, is_there};
 use seekless_device::MemoryDevice;
 use seekless_ext::{ExtImage, preen, repair};
@@ -92,8 +93,8 @@ fn a_journal_is_written_back_as_e2fsck_does() {
     for (name, block, options, open) in SHAPES {
         let scratch = Scratch::new(&format!("replay-{name}"));
         waiting(scratch.path(), block, options, open);
-        let before = fs::read(scratch.path()).expect("image");
-        let device = Arc::new(MemoryDevice::new(before.clone()));
+        let before = holes::take(scratch.path());
+        let device = Arc::new(MemoryDevice::new(holes::copy(&before)));
         let repaired = preen(device.clone()).expect(name);
         assert_eq!(repaired.outcome, Outcome::Corrected, "{name}: {repaired:#?}");
         let ours = bytes_of(device.as_ref());
@@ -103,14 +104,14 @@ fn a_journal_is_written_back_as_e2fsck_does() {
             .output()
             .expect("e2fsck");
         assert!(said.status.code().is_some_and(|code| code <= 1), "{name}: {said:?}");
-        let theirs = fs::read(scratch.path()).expect("image");
+        let theirs = holes::take(scratch.path());
         assert_ne!(before, theirs, "{name}: nothing waited");
         assert!(
             theirs.windows(block).step_by(1024).any(|at| at.iter().all(|&b| b == b'2')),
             "{name}"
         );
         assert_eq!(differences(&ours, &theirs), [0usize; 0], "{name}: of 1,024 bytes each");
-        fs::write(scratch.path(), &ours).expect("image");
+        holes::put(scratch.path(), &ours);
         assert_eq!(findings(scratch.path()), None, "{name}");
         assert_eq!(e2fsck("-p", scratch.path()).0, 0, "{name}");
     }
@@ -162,10 +163,10 @@ fn damage_in_a_journal_is_never_written_home() {
     for (name, options, open, wrong) in recipes {
         let scratch = Scratch::new("replay-damaged");
         let homes = waiting(scratch.path(), 1024, options, open);
-        let mut bytes = fs::read(scratch.path()).expect("image");
+        let mut bytes = holes::take(scratch.path());
         wrong.apply(&mut bytes);
-        fs::write(scratch.path(), &bytes).expect("image");
-        let device = Arc::new(MemoryDevice::new(bytes.clone()));
+        holes::put(scratch.path(), &bytes);
+        let device = Arc::new(MemoryDevice::new(holes::copy(&bytes)));
         let preened = preen(device.clone()).expect(name);
         assert!(
             preened.report.findings.iter().any(|found| found.code() == "journal.corrupt"),
@@ -174,14 +175,14 @@ fn damage_in_a_journal_is_never_written_home() {
         let by_preen = bytes_of(device.as_ref());
         let (code, said) = e2fsck("-fp", scratch.path());
         assert_eq!(preened.outcome != Outcome::Left, code <= 1, "{name}: {said}");
-        fs::write(scratch.path(), &bytes).expect("image");
-        let device = Arc::new(MemoryDevice::new(bytes.clone()));
+        holes::put(scratch.path(), &bytes);
+        let device = Arc::new(MemoryDevice::new(holes::copy(&bytes)));
         let repaired = repair(device.clone()).expect(name);
         assert_eq!(repaired.outcome, Outcome::Corrected, "{name}: {repaired:#?}");
         let ours = bytes_of(device.as_ref());
         let (code, said) = e2fsck("-fy", scratch.path());
         assert!(code <= 1, "{name}: {said}");
-        let theirs = fs::read(scratch.path()).expect("image");
+        let theirs = holes::take(scratch.path());
         let first = |bytes: &[u8]| -> String {
             homes.iter().map(|&home| char::from(bytes[home * 1024 + 100])).collect()
         };
@@ -193,7 +194,7 @@ fn damage_in_a_journal_is_never_written_home() {
         } else {
             assert_eq!(first(&ours), first(&theirs), "{name}");
         }
-        fs::write(scratch.path(), &ours).expect("image");
+        holes::put(scratch.path(), &ours);
         assert_eq!(findings(scratch.path()), None, "{name}");
     }
 }
@@ -211,7 +212,7 @@ fn a_damaged_fast_commit_is_never_written_home() {
         .collect();
     assert!(!places.is_empty(), "a fast commit has the name");
     let names = |bytes: &[u8]| {
-        let device = Arc::new(MemoryDevice::new(bytes.to_vec()));
+        let device = Arc::new(MemoryDevice::new(holes::copy(bytes)));
         let repaired = repair(device.clone()).expect("repair");
         assert_eq!(repaired.outcome, Outcome::Corrected, "{repaired:#?}");
         let image = ExtImage::open(device, OpenOptions::default()).expect("open");

@@ -2,6 +2,7 @@
 //! e2fsck; or it is told what was left, and why.
 
 use crate::damage::images;
+use crate::holes;
 use crate::repair::judge::{Random, Scratch, bytes_of, e2fsck, findings, is_there};
 use seekless_device::MemoryDevice;
 use seekless_ext::{preen, repair};
@@ -59,7 +60,7 @@ fn storm(name: &str, seed: u64, cases: usize, skip: usize) -> (Tally, String) {
     for n in 0..cases {
         let bytes = damaged(&base, &places, &mut random);
         let what = format!("{name}, seed {seed}, case {n}");
-        let device = Arc::new(MemoryDevice::new(bytes.clone()));
+        let device = Arc::new(MemoryDevice::new(holes::copy(&bytes)));
         let repaired = match repair(device.clone()) {
             Ok(repaired) => repaired,
             Err(FsError::Unsupported(_) | FsError::Corrupt { .. }) => {
@@ -95,11 +96,11 @@ fn storm(name: &str, seed: u64, cases: usize, skip: usize) -> (Tally, String) {
         tally.clean += u32::from(is_clean);
         tally.repaired += u32::from(!is_clean);
         let Some(scratch) = &judge else { continue };
-        fs::write(scratch.path(), image).expect("image");
+        holes::put(scratch.path(), &image);
         if let Some(said) = findings(scratch.path()) {
             let _ = writeln!(wrong, "{what}:\n{found}but e2fsck {said}");
         }
-        fs::write(scratch.path(), &bytes).expect("image");
+        holes::put(scratch.path(), &bytes);
         let (code, said) = e2fsck("-fp", scratch.path());
         let device = Arc::new(MemoryDevice::new(bytes));
         let preened = preen(device.clone()).expect(&what);

@@ -3,6 +3,7 @@
 //! its end.
 
 use super::named::debugfs;
+use crate::holes;
 use crate::repair::judge::{Scratch, bytes_of, e2fsck, findings, is_there};
 use seekless_device::MemoryDevice;
 use seekless_ext::{FORMAT, preen};
@@ -60,12 +61,12 @@ fn appended(kind: &str, before: usize, hole: usize, more: usize) -> Vec<u8> {
     let counted = before + if kind == "ext2" { indirect(before) } else { 0 };
     let shorter = format!("sif f size {}\nsif f blocks {}\n", before * BLOCK, counted * 2);
     debugfs(image.path(), &shorter);
-    fs::read(image.path()).expect("image")
+    holes::take(image.path())
 }
 
 /// The length of the file, and its contents.
 fn contents(bytes: &[u8]) -> (u64, Vec<u8>) {
-    let device = Arc::new(MemoryDevice::new(bytes.to_vec()));
+    let device = Arc::new(MemoryDevice::new(holes::copy(bytes)));
     let image = (FORMAT.open)(device, OpenOptions::default()).expect("a volume");
     let ino = seekless_fs::inspect::resolve(image.as_ref(), b"f").expect("the file");
     let len = image.attr(ino).expect("an inode").size;
@@ -83,10 +84,10 @@ fn an_append_whose_inode_was_not_written_is_no_damage() {
         let place = format!("{kind}, {more} blocks behind {before} and {hole} of a hole");
         let bytes = appended(kind, before, hole, more);
         let scratch = Scratch::new("appended");
-        fs::write(scratch.path(), &bytes).expect("image");
+        holes::put(scratch.path(), &bytes);
         let (code, said) = e2fsck("-fp", scratch.path());
         assert_eq!(code, 1, "{place}: {said}");
-        let theirs = contents(&fs::read(scratch.path()).expect("image"));
+        let theirs = contents(&holes::take(scratch.path()));
         let kept = if hole + more > 1 { before + hole + more } else { before };
         assert_eq!(theirs.0, (kept * BLOCK) as u64, "{place}: {said}");
 
@@ -95,7 +96,7 @@ fn an_append_whose_inode_was_not_written_is_no_damage() {
         assert_eq!(done.report.unexpected, 0, "{place}: {:?}", done.report.findings);
         let ours = bytes_of(device.as_ref());
         assert!(contents(&ours) == theirs, "{place}: the file differs from that of e2fsck");
-        fs::write(scratch.path(), &ours).expect("image");
+        holes::put(scratch.path(), &ours);
         assert_eq!(findings(scratch.path()), None, "{place}");
     }
 }

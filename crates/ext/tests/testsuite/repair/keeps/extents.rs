@@ -4,6 +4,7 @@
 use super::named::debugfs;
 use super::reference;
 use super::tree::Tree;
+use crate::holes;
 use crate::repair::judge::{Random, Scratch, bytes_of, e2fsck, findings, is_there};
 use seekless_device::MemoryDevice;
 use seekless_ext::{FORMAT, repair};
@@ -107,7 +108,7 @@ fn sound(options: &[&str]) -> Sound {
         sources.push(source);
     }
     debugfs(image.path(), &sparse);
-    let bytes = fs::read(image.path()).expect("image");
+    let bytes = holes::take(image.path());
     // The only group's bitmap: its bits are the blocks from 1 on.
     let bitmap = le32(&bytes, 2 * BLOCK) * BLOCK;
     let is_free = |block: &usize| bytes[bitmap + (block - 1) / 8] >> ((block - 1) % 8) & 1 == 0;
@@ -121,7 +122,7 @@ fn sound(options: &[&str]) -> Sound {
     debugfs(image.path(), &[each("setb"), dense, each("freeb")].concat());
     e2fsck("-fy", image.path());
     assert_eq!(findings(image.path()), None);
-    let bytes = fs::read(image.path()).expect("image");
+    let bytes = holes::take(image.path());
     let words = FILES.map(|(name, extents, _)| words_of(&bytes, name, extents)).into();
     Sound { bytes, words }
 }
@@ -208,7 +209,7 @@ fn damage(sound: &Sound, file: usize, random: &mut Random) -> Option<(Vec<u8>, S
 /// How many blocks of a file are right, and its length.
 fn kept(bytes: &[u8], file: usize) -> (usize, u64) {
     let (name, extents, is_dense) = FILES[file];
-    let device = Arc::new(MemoryDevice::new(bytes.to_vec()));
+    let device = Arc::new(MemoryDevice::new(holes::copy(bytes)));
     let image = (FORMAT.open)(device, OpenOptions::default()).expect("a volume");
     let Ok(ino) = seekless_fs::inspect::resolve(image.as_ref(), name.as_bytes()) else {
         return (0, 0);
@@ -235,7 +236,7 @@ fn case(sound: &Sound, seed: u64) -> Option<String> {
     let device = Arc::new(MemoryDevice::new(bytes));
     let repaired = repair(device.clone()).expect("repair");
     let ours = bytes_of(device.as_ref());
-    fs::write(scratch.path(), &ours).expect("image");
+    holes::put(scratch.path(), &ours);
     if let Some(said) = findings(scratch.path()) {
         return fail(&format!("e2fsck still finds\n{said}"));
     }

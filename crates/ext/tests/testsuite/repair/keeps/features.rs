@@ -4,6 +4,7 @@
 use super::named::{after, debugfs};
 use super::tree::{self, Tree};
 use super::{Sound, bytes_made, judge};
+use crate::holes;
 use crate::repair::judge::{Scratch, bytes_of, e2fsck, findings, is_there, put};
 use seekless_device::MemoryDevice;
 use seekless_ext::{change_quotas, check, preen, quotas, repair};
@@ -51,8 +52,8 @@ fn volume(options: &[&str], commands: &str) -> Sound {
     debugfs(image.path(), commands);
     e2fsck("-fy", image.path());
     assert_eq!(findings(image.path()), None, "{options:?}");
-    let bytes = fs::read(image.path()).expect("image");
-    let report = check(Arc::new(MemoryDevice::new(bytes.clone()))).expect("check");
+    let bytes = holes::take(image.path());
+    let report = check(Arc::new(MemoryDevice::new(holes::copy(&bytes)))).expect("check");
     assert!(report.is_clean(), "{options:?}: {:#?}", report.findings);
     let tree = Tree::read(&bytes).expect("a sound volume");
     Sound { bytes, tree }
@@ -66,7 +67,7 @@ fn hold(sound: &Sound, commands: &str) {
     put(image.path(), &bytes);
     assert!(findings(image.path()).is_some(), "{commands}: e2fsck finds nothing");
     let (code, said) = e2fsck("-fp", image.path());
-    let device = Arc::new(MemoryDevice::new(bytes.clone()));
+    let device = Arc::new(MemoryDevice::new(holes::copy(&bytes)));
     let preened = preen(device.clone()).unwrap_or_else(|error| panic!("{commands}: {error}"));
     let findings_of = &preened.report.findings;
     assert_eq!(
@@ -78,7 +79,7 @@ fn hold(sound: &Sound, commands: &str) {
         put(image.path(), &bytes_of(device.as_ref()));
         assert_eq!(findings(image.path()), None, "{commands}: after -p");
     }
-    let repaired = repair(Arc::new(MemoryDevice::new(bytes.clone()))).expect(commands);
+    let repaired = repair(Arc::new(MemoryDevice::new(holes::copy(&bytes)))).expect(commands);
     let findings_of = &repaired.report.findings;
     assert_eq!(repaired.outcome, Outcome::Corrected, "{commands}: {findings_of:#?}");
     assert_eq!(judge(sound, &bytes, image.path()), None, "{commands}");
@@ -396,7 +397,7 @@ fn a_bitmap_gives_way_to_a_table() {
         let mut bytes = sound.bytes.clone();
         bytes[at..at + 4].copy_from_slice(&to.to_le_bytes());
         let scratch = Scratch::new("features-bitmap");
-        let repaired = repair(Arc::new(MemoryDevice::new(bytes.clone()))).expect("repair");
+        let repaired = repair(Arc::new(MemoryDevice::new(holes::copy(&bytes)))).expect("repair");
         assert_eq!(repaired.outcome, Outcome::Corrected, "{at}: {:#?}", repaired.report.findings);
         assert_eq!(judge(&sound, &bytes, scratch.path()), None, "{at}");
     }
@@ -421,12 +422,12 @@ fn a_preen_repairs_what_that_of_e2fsck_does() {
     let image = Scratch::new("features-index");
     put(image.path(), &sound.bytes);
     e2fsck("-fyD", image.path());
-    let bytes = fs::read(image.path()).expect("image");
+    let bytes = holes::take(image.path());
     let sound = Sound { tree: Tree::read(&bytes).expect("a volume"), bytes };
     let block = number(&sound, "bmap /many 1\n") as usize * 1024;
     let mut damaged = sound.bytes.clone();
     damaged[block + 2] = 0xFF;
-    let repaired = repair(Arc::new(MemoryDevice::new(damaged.clone()))).expect("repair");
+    let repaired = repair(Arc::new(MemoryDevice::new(holes::copy(&damaged)))).expect("repair");
     assert_eq!(repaired.outcome, Outcome::Corrected, "{:#?}", repaired.report.findings);
     assert_eq!(judge(&sound, &damaged, image.path()), None);
 }

@@ -4,6 +4,7 @@
 use super::named::after;
 use super::tree::Tree;
 use super::{Sound, judge, make};
+use crate::holes;
 use crate::repair::judge::{Random, Scratch, is_there};
 use seekless_device::MemoryDevice;
 use seekless_ext::FORMAT;
@@ -70,7 +71,7 @@ fn populate(at: &Path, random: &mut Random) -> Vec<String> {
 
 /// One of the first blocks of a file.
 fn block_of(sound: &Sound, path: &str, random: &mut Random) -> Option<u64> {
-    let device = Arc::new(MemoryDevice::new(sound.bytes.clone()));
+    let device = Arc::new(MemoryDevice::new(holes::copy(&sound.bytes)));
     let image = (FORMAT.open)(device, OpenOptions::default()).expect("a volume");
     let map = image.block_map(Ino::new(Tree::ino(&sound.bytes, path))).expect("a map");
     map.find(Lbn::new(random.below(60) as u64)).map(|run| run.extent.start.get())

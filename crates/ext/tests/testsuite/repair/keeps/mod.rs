@@ -9,6 +9,7 @@ mod fields;
 mod named;
 mod tree;
 
+use crate::holes;
 use crate::repair::judge::{Scratch, bytes_of, e2fsck, findings, is_there, put};
 use damage::{Damage, Target};
 use seekless_device::MemoryDevice;
@@ -80,7 +81,7 @@ fn bytes_made(options: &[&str], source: &Path, size: &str) -> Option<Vec<u8>> {
     if !made.status.success() {
         return None;
     }
-    Some(fs::read(image.path()).expect("image"))
+    Some(holes::take(image.path()))
 }
 
 /// An image as e2fsck repairs it; `None` where it gives up.
@@ -99,7 +100,7 @@ fn reference(path: &Path, bytes: &[u8]) -> Option<Vec<u8>> {
 /// What is wrong with our repair of an image, if anything.
 fn judge(sound: &Sound, bytes: &[u8], scratch: &Path) -> Option<String> {
     let theirs = Tree::read(&reference(scratch, bytes)?)?;
-    let device = Arc::new(MemoryDevice::new(bytes.to_vec()));
+    let device = Arc::new(MemoryDevice::new(holes::copy(bytes)));
     let repaired = match repair(device.clone()) {
         Ok(repaired) => repaired,
         // A feature that is not written is refused, and nothing is lost.
@@ -162,21 +163,21 @@ fn slice(name: &str, step: usize, from: usize) -> Vec<String> {
     let chosen = all.into_iter().skip(from).step_by(step).filter(is_named);
     let (cases, wrong) = sweep(name, chosen);
     println!("{name}: {cases} cases, {} wrong", wrong.len());
-    assert!(cases > 20 || named.is_some(), "{name}: {cases} cases");
+    assert!(cases > 10 || named.is_some(), "{name}: {cases} cases");
     wrong
 }
 
-/// Each of the 96 bits of features, the other way round, with the superblock's checksum
-/// as it should be.
+/// The 96 bits of features, the other way round, with the superblock's checksum as it should be:
+/// every third one on a volume, and others on the next.
 #[test]
 fn a_feature_that_copies_and_inodes_contradict() {
     if !is_there() {
         return;
     }
     let mut wrong = Vec::new();
-    for (name, ..) in VOLUMES {
-        let (cases, found) = sweep(name, damage::features());
-        assert!(cases > 90, "{name}: {cases} cases");
+    for (n, (name, ..)) in VOLUMES.into_iter().enumerate() {
+        let (cases, found) = sweep(name, damage::features().skip(n % 3).step_by(3));
+        assert!(cases > 30, "{name}: {cases} cases");
         wrong.extend(found);
     }
     assert!(wrong.is_empty(), "{}:\n{}", wrong.len(), wrong.join("\n"));
@@ -204,7 +205,7 @@ fn features_that_are_not_supported() {
             if !has_copy {
                 bytes[2044..2048].copy_from_slice(&sum.to_le_bytes());
             }
-            let device = Arc::new(MemoryDevice::new(bytes.clone()));
+            let device = Arc::new(MemoryDevice::new(holes::copy(&bytes)));
             let report = seekless_ext::check(device.clone()).expect("check");
             let mut findings_of = report.findings.iter();
             let found = findings_of.find(|it| it.code() == "superblock.unsupported");
@@ -228,7 +229,7 @@ fn features_that_are_not_supported() {
             assert_eq!(ours[1024 + 92..1024 + 104], sound.bytes[1024 + 92..1024 + 104], "{name}");
             if bit % 4 == 3 {
                 let image = Scratch::new("keeps-unsupported");
-                fs::write(image.path(), &ours).expect("image");
+                holes::put(image.path(), &ours);
                 assert_eq!(findings(image.path()), None, "{name}, byte {at}, bit {bit}");
             }
         }
@@ -242,7 +243,8 @@ fn a_slice_of_all_damage() {
         return;
     }
     let volumes = VOLUMES.into_iter().enumerate();
-    let wrong: Vec<String> = volumes.flat_map(|(n, (name, ..))| slice(name, 601, n * 29)).collect();
+    let wrong: Vec<String> =
+        volumes.flat_map(|(n, (name, ..))| slice(name, 1201, n * 29)).collect();
     assert!(wrong.is_empty(), "{}:\n{}", wrong.len(), wrong.join("\n"));
 }
 
@@ -290,9 +292,9 @@ fn places_that_were_wrong_once() {
         let chosen = all.filter(|damage| {
             places.iter().any(|place| place == damage.place()) || is_extent_block(damage.place())
         });
-        // Every third one on a volume, and others on the next.
-        let (cases, found) = sweep(name, chosen.skip(n % 3).step_by(3));
-        assert!(cases > 20, "{name}: {cases} cases");
+        // Every fifth one on a volume, and others on the next.
+        let (cases, found) = sweep(name, chosen.skip(n % 5).step_by(5));
+        assert!(cases > 12, "{name}: {cases} cases");
         wrong.extend(found);
     }
     assert!(wrong.is_empty(), "{}:\n{}", wrong.len(), wrong.join("\n"));

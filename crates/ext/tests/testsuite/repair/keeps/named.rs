@@ -1,6 +1,7 @@
 //! Damage that debugfs makes: each case lost files or stopped a repair once.
 
 use super::{Sound, VOLUMES, judge, sound};
+use crate::holes;
 use crate::repair::judge::{Scratch, bytes_of, e2fsck, findings, is_there, put};
 use crate::repair::keeps::tree::Tree;
 use seekless_device::MemoryDevice;
@@ -31,9 +32,9 @@ pub(super) fn debugfs(image: &Path, commands: &str) -> String {
 /// A volume after commands of debugfs; `None` if they have changed nothing.
 pub(super) fn after(sound: &Sound, commands: &str) -> Option<Vec<u8>> {
     let image = Scratch::new("keeps-named");
-    fs::write(image.path(), &sound.bytes).expect("image");
+    holes::put(image.path(), &sound.bytes);
     debugfs(image.path(), commands);
-    let bytes = fs::read(image.path()).expect("image");
+    let bytes = holes::take(image.path());
     (bytes != sound.bytes).then_some(bytes)
 }
 
@@ -49,7 +50,7 @@ fn repaired(bytes: Vec<u8>) -> (Tree, Vec<u8>) {
     assert_eq!(repaired.outcome, Outcome::Corrected, "{:#?}", repaired.report.findings);
     let bytes = bytes_of(device.as_ref());
     let image = Scratch::new("keeps-repaired");
-    fs::write(image.path(), &bytes).expect("image");
+    holes::put(image.path(), &bytes);
     assert_eq!(findings(image.path()), None);
     (Tree::read(&bytes).expect("a sound volume"), bytes)
 }
@@ -75,9 +76,9 @@ fn nothing_is_lost_where_e2fsck_loses_nothing() {
         for commands in cases {
             // Files in inodes have no such block, and some volumes have no journal.
             let image = Scratch::new("keeps-named");
-            fs::write(image.path(), &sound.bytes).expect("image");
+            holes::put(image.path(), &sound.bytes);
             debugfs(image.path(), commands);
-            let bytes = fs::read(image.path()).expect("image");
+            let bytes = holes::take(image.path());
             if bytes == sound.bytes {
                 continue;
             }
@@ -102,11 +103,11 @@ fn a_superblock_that_e2fsck_cannot_correct() {
         for (commands, corrected) in cases.into_iter().zip(&mut corrected) {
             let Some(damaged) = after(&sound, commands) else { continue };
             let image = Scratch::new("keeps-given-up");
-            fs::write(image.path(), &damaged).expect("image");
+            holes::put(image.path(), &damaged);
             let said = Command::new("e2fsck").args(["-fy"]).arg(image.path()).output();
             let code = said.expect("e2fsck").status.code().expect("an exit code");
             assert!(code >= 4, "{name}: {commands}: e2fsck ends with {code}");
-            let device = Arc::new(MemoryDevice::new(damaged.clone()));
+            let device = Arc::new(MemoryDevice::new(holes::copy(&damaged)));
             let outcome = preen(device.clone()).map(|preened| preened.outcome);
             assert!(!matches!(outcome, Ok(Outcome::Clean | Outcome::Corrected)), "{name}");
             assert!(bytes_of(device.as_ref()) == damaged, "{name}: {commands}: preened");
@@ -174,7 +175,7 @@ fn entries_and_indexes_that_e2fsck_asks_about() {
         let said = debugfs(scratch.path(), "stat /many");
         let is_indexed = said.contains("Flags: 0x1000") || said.contains("Flags: 0x81000");
         if let Some(root) = first("/many").filter(|_| is_indexed) {
-            let mut bytes = fs::read(scratch.path()).expect("image");
+            let mut bytes = holes::take(scratch.path());
             bytes[root + 24] = 66;
             damaged.push((2, bytes));
         }
@@ -184,7 +185,7 @@ fn entries_and_indexes_that_e2fsck_asks_about() {
                 scratch.path()
             });
             assert!(code.0 >= 4, "{name}, {kind}: e2fsck finds nothing");
-            let report = seekless_ext::check(Arc::new(MemoryDevice::new(bytes.clone())));
+            let report = seekless_ext::check(Arc::new(MemoryDevice::new(holes::copy(&bytes))));
             let found = report.expect("a report").findings;
             let is_told = found.iter().any(|it| it.code().starts_with("directory."));
             assert!(is_told, "{name}, {kind}: {found:#?}");
@@ -265,7 +266,7 @@ fn committed_transactions_are_not_lost() {
     }
     let sound = sound("plain");
     let image = Scratch::new("keeps-journal");
-    fs::write(image.path(), &sound.bytes).expect("image");
+    holes::put(image.path(), &sound.bytes);
     let block = debugfs(image.path(), "bmap /large 0\n");
     let block: usize =
         block.lines().filter_map(|line| line.trim().parse().ok()).next_back().expect("a block");
@@ -340,7 +341,7 @@ fn a_file_is_worth_more_than_a_journal() {
     }
     let sound = sound("ext3");
     let image = Scratch::new("keeps-full");
-    fs::write(image.path(), &sound.bytes).expect("image");
+    holes::put(image.path(), &sound.bytes);
     let filler = Scratch::new("keeps-filler");
     fs::write(filler.path(), vec![7; 12 << 20]).expect("file");
     debugfs(image.path(), &format!("write {} filler\n", filler.path().display()));
@@ -348,7 +349,7 @@ fn a_file_is_worth_more_than_a_journal() {
     let block: u64 =
         block.lines().filter_map(|line| line.trim().parse().ok()).next_back().expect("a block");
     debugfs(image.path(), &format!("sif <8> block[3] {block}\n"));
-    let (tree, _) = repaired(fs::read(image.path()).expect("image"));
+    let (tree, _) = repaired(holes::take(image.path()));
     assert_eq!(tree.lost(&sound.tree, &sound.tree), Vec::<String>::new());
 }
 
@@ -370,12 +371,12 @@ fn a_file_with_a_whole_journal_in_it_stays() {
     let block = debugfs(image.path(), "bmap wanted 50\n");
     let block: u64 =
         block.lines().filter_map(|line| line.trim().parse().ok()).next_back().expect("a block");
-    let sound = fs::read(image.path()).expect("image");
+    let sound = holes::take(image.path());
     let tree = Tree::read(&sound).expect("a sound volume");
     for copy in ["", "ssv jnl_backup_type 0\n"] {
-        fs::write(image.path(), &sound).expect("image");
+        holes::put(image.path(), &sound);
         debugfs(image.path(), &format!("{copy}sif <8> block[5] {block}\n"));
-        let damaged = fs::read(image.path()).expect("image");
+        let damaged = holes::take(image.path());
         assert!(damaged != sound, "nothing was changed");
         let (found, _) = repaired(damaged);
         assert_eq!(found.lost(&tree, &tree), Vec::<String>::new(), "{copy}");
@@ -398,7 +399,7 @@ fn a_file_with_most_of_another_in_it_stays() {
     let block = debugfs(image.path(), "bmap other 3\n");
     let block: u64 =
         block.lines().filter_map(|line| line.trim().parse().ok()).next_back().expect("a block");
-    let bytes = fs::read(image.path()).expect("image");
+    let bytes = holes::take(image.path());
     let tree = Tree::read(&bytes).expect("a sound volume");
     let sound = Sound { bytes, tree };
     let damaged = changed(&sound, &format!("sif damaged block[5] {block}\n"));
@@ -431,7 +432,7 @@ fn a_copy_does_not_take_the_block_of_a_directory() {
     for name in ["plain", "ext3"] {
         let sound = sound(name);
         let image = Scratch::new("keeps-mode");
-        fs::write(image.path(), &sound.bytes).expect("image");
+        holes::put(image.path(), &sound.bytes);
         let block = debugfs(image.path(), "bmap /many/a-name-of-some-length-30 0\n");
         let block: u64 =
             block.lines().filter_map(|line| line.trim().parse().ok()).next_back().expect("a block");
@@ -483,7 +484,7 @@ fn a_leaf_with_a_wrong_depth_keeps_its_extents() {
         let leaf = debugfs(image.path(), "blocks holed\n");
         let leaf = leaf.lines().find_map(|line| line.split_whitespace().next()?.parse().ok());
         let leaf: usize = leaf.expect("the leaf comes first");
-        let sound = fs::read(image.path()).expect("image");
+        let sound = holes::take(image.path());
         let tree = Tree::read(&sound).expect("a sound volume");
         for depth in [1, 5] {
             let mut damaged = sound.clone();
@@ -548,7 +549,7 @@ fn what_mke2fs_makes_is_sound() {
             continue;
         }
         assert_eq!(findings(image.path()), None, "{shape:?}");
-        let device = Arc::new(MemoryDevice::new(fs::read(image.path()).expect("image")));
+        let device = Arc::new(MemoryDevice::new(holes::take(image.path())));
         let report = seekless_ext::check(device).expect("check");
         assert!(report.is_clean(), "{shape:?}: {:#?}", report.findings);
     }

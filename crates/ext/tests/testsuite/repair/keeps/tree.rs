@@ -1,5 +1,6 @@
 //! The names and contents of a volume.
 
+use crate::holes;
 use seekless_device::MemoryDevice;
 use seekless_ext::FORMAT;
 use seekless_fs::format::OpenOptions;
@@ -64,7 +65,7 @@ impl Tree {
 
     /// The number of the inode that a path of a volume leads to.
     pub(super) fn ino(bytes: &[u8], path: &str) -> u32 {
-        let device = Arc::new(MemoryDevice::new(bytes.to_vec()));
+        let device = Arc::new(MemoryDevice::new(holes::copy(bytes)));
         let image = (FORMAT.open)(device, OpenOptions::default()).expect("a volume");
         seekless_fs::inspect::resolve(image.as_ref(), path.as_bytes()).expect("a path").get()
     }
@@ -76,7 +77,7 @@ impl Tree {
 
     /// All names of a volume; `None` where it cannot be read.
     pub(super) fn read(bytes: &[u8]) -> Option<Self> {
-        let device = Arc::new(MemoryDevice::new(bytes.to_vec()));
+        let device = Arc::new(MemoryDevice::new(holes::copy(bytes)));
         let image = (FORMAT.open)(device, OpenOptions::default()).ok()?;
         let mut tree = Self { by_path: BTreeMap::new() };
         tree.walk(image.as_ref(), image.root(), b"").then_some(tree)
