@@ -10,9 +10,13 @@ use std::time::{Duration, Instant};
 fn killed_at_any_moment() {
     let scratch = Scratch::new("kill");
     let whole = scratch.join("whole");
-    let started = Instant::now();
-    text(&seekless(&["build", sample(), "-o", &whole]));
-    let usual = started.elapsed();
+    // The second time nothing has to be read from the disk.
+    let mut usual = Duration::MAX;
+    for _ in 0..2 {
+        let started = Instant::now();
+        text(&seekless(&["build", sample(), "-o", &whole, "--force"]));
+        usual = usual.min(started.elapsed());
+    }
     let dir = scratch.path().join("to");
     fs::create_dir(&dir).expect("mkdir");
     let image = dir.join("image");

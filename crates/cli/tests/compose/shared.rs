@@ -52,12 +52,12 @@ fn images_that_begin_alike_share_chunks() {
     }
     // The size moves nothing.
     let (small, large) = (scratch.join("small.img"), scratch.join("large.img"));
-    build(&base, &small, &["--share", "--size", "256M"]);
-    build(&base, &large, &["--share", "--size", "1100M"]);
+    build(&base, &small, &["--share", "--size", "130M"]);
+    build(&base, &large, &["--share", "--size", "400M"]);
     check(&large);
     let (small, large) = (fs::read(small).expect("read"), fs::read(large).expect("read"));
     let new = fresh(&small, &large, CHUNK);
-    assert!(new <= 9 + 5, "{new} chunks: the bitmaps of 9 groups, and copies");
+    assert!(new <= 4 + 5, "{new} chunks: the bitmaps of 4 groups, and copies");
     // A UUID of its own costs the chunk of the superblock and its copies.
     let (one, two) = (scratch.join("one.img"), scratch.join("two.img"));
     build(&base, &one, &["--share"]);
@@ -67,9 +67,13 @@ fn images_that_begin_alike_share_chunks() {
     assert!(fresh(&one, &two, CHUNK) <= 2);
 }
 
-/// Whether an image has these bytes anywhere.
+/// Whether an image has these bytes at the beginning of any block.
 fn contains(image: &str, bytes: &[u8]) -> bool {
-    fs::read(image).expect("read").windows(bytes.len()).any(|window| window == bytes)
+    has(&fs::read(image).expect("read"), bytes)
+}
+
+fn has(image: &[u8], bytes: &[u8]) -> bool {
+    (0..image.len()).step_by(1024).any(|at| image[at..].starts_with(bytes))
 }
 
 /// Blocks of files that are replaced or removed: zeros, or as they were. A kept block makes no chunk
@@ -109,7 +113,7 @@ fn freed_blocks_are_zeros_or_kept() {
         build(&root, &next, &["--like", &image, "--freed", "keep"]);
         check(&next);
         let bytes = fs::read(&next).expect("read");
-        let is_there = |contents: &&Vec<u8>| bytes.windows(8192).any(|at| at == &contents[..8192]);
+        let is_there = |contents: &&Vec<u8>| has(&bytes, &contents[..8192]);
         let count = all_removed.iter().filter(is_there).count();
         // The new file may lie in the place of one.
         assert_eq!(count >= 7, is_kept, "{freed}, then keep: {count}");

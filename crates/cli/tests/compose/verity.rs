@@ -44,7 +44,7 @@ fn veritysetup_verifies_a_tree_and_makes_the_same() {
     for options in [
         &[][..],
         &["-b", "1024"],
-        &["--size", "700M"],
+        &["--size", "100M"],
         &["--format", "ufs2"],
         &["--format", "fat32", "--drop", "all"],
         &["--format", "fat12", "--drop", "all", "--size", "31M"],
