@@ -3,7 +3,7 @@
 use crate::args::Global;
 use std::collections::BTreeSet;
 use std::fmt;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use tracing::field::{Field, Visit};
@@ -13,9 +13,14 @@ use tracing::{Event, Level, Metadata, Subscriber};
 /// Whether messages are JSON. Global, since messages come from every thread.
 static JSON: AtomicBool = AtomicBool::new(false);
 
+/// Whether messages about progress are printed.
+static PROGRESS: AtomicBool = AtomicBool::new(false);
+
 /// Sets the form of all later messages.
 pub(crate) fn begin(global: &Global) {
     JSON.store(global.json, Ordering::Relaxed);
+    let is_shown = !global.json && !global.quiet && io::stderr().is_terminal();
+    PROGRESS.store(is_shown, Ordering::Relaxed);
     // No subscriber is set before.
     let _ = tracing::subscriber::set_global_default(Messages::default());
 }
@@ -32,11 +37,13 @@ struct Messages {
 struct Told {
     message: String,
     once: bool,
+    progress: bool,
 }
 
 impl Visit for Told {
     fn record_bool(&mut self, field: &Field, value: bool) {
         self.once |= field.name() == "once" && value;
+        self.progress |= field.name() == "progress" && value;
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
@@ -63,6 +70,9 @@ impl Subscriber for Messages {
     fn event(&self, event: &Event<'_>) {
         let mut told = Told::default();
         event.record(&mut told);
+        if told.progress && !PROGRESS.load(Ordering::Relaxed) {
+            return;
+        }
         if told.once && self.is_known(&told.message) {
             return;
         }

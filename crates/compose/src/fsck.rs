@@ -23,6 +23,8 @@ pub struct Request {
     pub is_forced: bool,
     /// Nothing but the journal is looked at: it is replayed if the mode repairs.
     pub is_journal_only: bool,
+    /// The device of the journal, for a volume that has it on another one; not opened for others.
+    pub journal: Option<PathBuf>,
     /// The file, which must not exist, that gets the blocks which are overwritten.
     pub undo: Option<PathBuf>,
     /// The volume is the root of this process and mounted read-only, which does not prevent its
@@ -59,7 +61,7 @@ pub struct Fscked {
 pub fn name(path: &Path, place: &Place) -> String {
     let state = || {
         let device = seekless_images::device_in_use(path, place).ok()?;
-        seekless_ext::state(&device, Timestamp::default()).ok()
+        seekless_ext::state(&device, None, Timestamp::default()).ok()
     };
     match state() {
         Some(state) if !state.label.is_empty() => {
@@ -87,6 +89,7 @@ pub fn fsck(
         true => seekless_images::device_locked(path, place)?,
         false => seekless_images::device_in_use(path, place)?,
     };
+    let options = with_journal(&raw, request, is_written)?;
     let has_copy = request.options.start.block.is_some();
     if request.now.is_none() && !has_copy && !to_check(raw.as_ref()).is(&EXT) {
         let what = format!("{}: these options are for ext images", path.display());
@@ -98,17 +101,34 @@ pub fn fsck(
     };
     let device = undo.clone().map_or(raw, |undo| -> Arc<dyn BlockDevice> { undo });
     let result = match request.mode {
-        Mode::Check => go(&device, request, &request.options, notice),
+        Mode::Check => go(&device, request, &options, notice),
         // One claim covers all changes: the journal's, those of the repair, and the note.
-        _ => while_claimed(&device, &request.options, |options| {
-            go(&device, request, options, notice)
-        }),
+        _ => while_claimed(&device, &options, |options| go(&device, request, options, notice)),
     };
     let result = result.map_err(about)?;
     if let Some(undo) = undo {
         undo.finish().map_err(about)?;
     }
     Ok(result)
+}
+
+/// The options with the device of the journal, where the volume has it on another one.
+fn with_journal(
+    device: &Arc<dyn BlockDevice>,
+    request: &Request,
+    is_written: bool,
+) -> Result<CheckOptions, Error> {
+    let mut options = request.options.clone();
+    if let Some(path) = &request.journal
+        && seekless_ext::has_external_journal(device.as_ref())?
+    {
+        let place = Place::default();
+        options.journal = Some(match is_written {
+            true => seekless_images::device_locked(path, &place)?,
+            false => seekless_images::device_in_use(path, &place)?,
+        });
+    }
+    Ok(options)
 }
 
 /// The device, with each block saved in a file before it is overwritten.
@@ -139,19 +159,20 @@ fn go(
     let has_copy = request.options.start.block.is_some();
     let mut due = None;
     if request.is_journal_only || (request.now.is_some() && !has_copy) {
-        due = begin(device, request, notice)?;
+        due = begin(device, request, options, notice)?;
     }
     if request.is_journal_only {
         return Ok(Fscked {
             examined: None,
-            state: state(device, request)?,
+            state: state(device, request, options)?,
             is_journal_only: true,
         });
     }
-    let is_requested = request.is_forced || has_copy || request.options.optimizes_directories;
+    let is_requested =
+        request.is_forced || has_copy || options.optimizes_directories || options.unshares_blocks;
     if request.now.is_some() && !is_requested {
         let Some(due) = due else {
-            let state = state(device, request)?;
+            let state = state(device, request, options)?;
             if state.as_ref().is_some_and(|state| state.is_pending) {
                 notice(Notice::JournalLeft);
             }
@@ -163,7 +184,7 @@ fn go(
     if let Some(now) = request.now.filter(|_| is_written && examined.outcome != Outcome::Left) {
         seekless_ext::note_checked(device, now)?;
     }
-    let state = state(device, request)?;
+    let state = state(device, request, options)?;
     Ok(Fscked { examined: Some(examined), state, is_journal_only: false })
 }
 
@@ -171,11 +192,13 @@ fn go(
 fn begin(
     device: &Arc<dyn BlockDevice>,
     request: &Request,
+    options: &CheckOptions,
     notice: &dyn Fn(Notice),
 ) -> Result<Option<Due>, FsError> {
     let now = request.now.unwrap_or_default();
     let damaged = |error: &FsError| Some(Due::Damaged(error.to_string()));
-    let state = match seekless_ext::state(device, now) {
+    let journal = options.journal.as_ref();
+    let state = match seekless_ext::state(device, journal, now) {
         Err(error @ FsError::Corrupt { .. }) if !request.is_journal_only => {
             return Ok(damaged(&error));
         }
@@ -185,13 +208,13 @@ fn begin(
         return Ok(state.due);
     }
     notice(Notice::Recovering);
-    match seekless_ext::replay(device) {
+    match seekless_ext::replay(device, journal) {
         Err(error @ FsError::Corrupt { .. }) if !request.is_journal_only => {
             return Ok(damaged(&error));
         }
         replayed => replayed?,
     };
-    match seekless_ext::state(device, now) {
+    match seekless_ext::state(device, journal, now) {
         Err(error @ FsError::Corrupt { .. }) => Ok(damaged(&error)),
         state => Ok(state?.due),
     }
@@ -223,8 +246,12 @@ fn examine(
 }
 
 /// The volume as it is now; `None` where its superblock is damaged.
-fn state(device: &Arc<dyn BlockDevice>, request: &Request) -> Result<Option<VolumeState>, FsError> {
-    match seekless_ext::state(device, request.now.unwrap_or_default()) {
+fn state(
+    device: &Arc<dyn BlockDevice>,
+    request: &Request,
+    options: &CheckOptions,
+) -> Result<Option<VolumeState>, FsError> {
+    match seekless_ext::state(device, options.journal.as_ref(), request.now.unwrap_or_default()) {
         Err(FsError::Corrupt { .. }) => Ok(None),
         state => state.map(Some),
     }

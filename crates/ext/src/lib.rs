@@ -96,14 +96,15 @@ pub use image::ExtImage;
 
 pub use check::{
     CheckOptions, Due, PROBLEMS, Start, VolumeState, block_size, check, check_with, corrections,
-    is_silent, is_uncounted, note_checked, preen, preen_with, repair, repair_with, replay, state,
+    is_passed_over, is_silent, is_uncounted, note_checked, preen, preen_with, repair, repair_with,
+    replay, state,
 };
 pub use compose::base::BaseVolume;
 pub use compose::inodes::kept_flags;
 pub use compose::options::Options as BuildOptions;
 pub use compose::{Builder, CommonMarks};
 pub use features::{Features, LeftOut};
-pub use journal::LogWriter;
+pub use journal::{LogWriter, has_external_journal};
 pub use mmp::while_claimed;
 pub use operate::{Ext, ExtLive, ListingOrder, LiveOptions};
 pub use quotas::{change_quotas, compare_quotas, correct_quotas, quotas};

@@ -21,6 +21,7 @@ use std::hash::BuildHasher;
 use std::mem::offset_of;
 use std::sync::Arc;
 use std::time::Duration;
+use tracing::info;
 use zerocopy::IntoBytes;
 
 /// Bytes of the block that its checksum covers.
@@ -121,7 +122,8 @@ impl Mmp {
     }
 
     /// Marks the volume as one that this process changes; `false` where the block is damaged, which
-    /// then says nothing. Calls `pause` with the time in which another host changes the number: where
+    /// then says nothing. Says how long it waits in an event of `tracing` with the field `progress`. Calls
+    /// `pause` with the time in which another host changes the number: where
     /// the volume is not marked as unused, and once this process has written a number of its own.
     ///
     /// # Errors
@@ -135,9 +137,18 @@ impl Mmp {
         let Some(mut block) = self.sound(disk)? else { return Ok(false) };
         let interval = self.interval.max(block.mmp_check_interval.get());
         let interval = u64::from(interval.clamp(LEAST_INTERVAL, GREATEST_INTERVAL));
-        let time = Duration::from_secs((interval * 2 + 1).min(interval + 60));
+        let wait = (interval * 2 + 1).min(interval + 60);
+        let time = Duration::from_secs(wait);
+        let tell = |waits: u64| {
+            info!(
+                progress = true,
+                "multiple mount protection: waiting {} seconds for another host that uses the volume \
+                 (MMP interval is {interval} seconds)",
+                wait * waits
+            );
+        };
         match block.mmp_seq.get() {
-            MMP_SEQ_CLEAN => {}
+            MMP_SEQ_CLEAN => tell(1),
             MMP_SEQ_FSCK => {
                 let what = format!("is being checked, or a check was cut off. {CLEAR}");
                 return Err(in_use(&block, &what));
@@ -147,6 +158,7 @@ impl Mmp {
                 return Err(in_use(&block, &what));
             }
             sequence => {
+                tell(2);
                 pause(time);
                 self.still(disk, sequence)?;
             }

@@ -79,11 +79,27 @@ pub(crate) fn write_primary(disk: &mut Patches, mut raw: Superblock) -> Result<(
     disk.flush()
 }
 
-/// The place of the primary superblock.
-const PRIMARY: ByteLen = ByteLen::new(SUPERBLOCK_OFFSET);
+/// Clears the kernel's record of errors.
+pub(crate) fn clear_errors(raw: &mut Superblock) {
+    let from = std::mem::offset_of!(Superblock, s_error_count);
+    let to = std::mem::offset_of!(Superblock, s_mount_opts);
+    if let Some(told) = raw.as_mut_bytes().get_mut(from..to) {
+        told.fill(0);
+    }
+    raw.s_first_error_time_hi = 0;
+    raw.s_last_error_time_hi = 0;
+    raw.s_first_error_errcode = 0;
+    raw.s_last_error_errcode = 0;
+}
 
-/// Reads a superblock's bytes, from byte `at` on.
-fn read_raw(device: &dyn BlockDevice, at: ByteLen) -> Result<Superblock, FsError> {
+/// The place of the primary superblock.
+pub(crate) const PRIMARY: ByteLen = ByteLen::new(SUPERBLOCK_OFFSET);
+
+/// Reads a superblock's bytes, from byte `at` on, unchecked.
+///
+/// # Errors
+/// [`FsError::Corrupt`] where the device ends before; errors of the device.
+pub(crate) fn read_raw(device: &dyn BlockDevice, at: ByteLen) -> Result<Superblock, FsError> {
     let mut bytes = [0; SUPERBLOCK_SIZE];
     if device.len().get() < at.get() + 1024 {
         return Err(truncated(here()));

@@ -64,12 +64,23 @@ impl Geometry {
     /// The UUID in the usual form, in groups of 8, 4, 4, 4 and 12 digits.
     #[must_use]
     pub fn uuid_text(&self) -> String {
-        let digit = |(at, byte): (usize, &u8)| {
-            let dash = if matches!(at, 4 | 6 | 8 | 10) { "-" } else { "" };
-            format!("{dash}{byte:02x}")
-        };
-        self.uuid.iter().enumerate().map(digit).collect()
+        uuid_text(&self.uuid)
     }
+}
+
+/// A UUID in the usual form, in groups of 8, 4, 4, 4 and 12 digits.
+///
+/// ```
+/// let text = seekless_fs::inspect::uuid_text(&[0xAB; 16]);
+/// assert_eq!(text, "abababab-abab-abab-abab-abababababab");
+/// ```
+#[must_use]
+pub fn uuid_text(uuid: &[u8; 16]) -> String {
+    let digit = |(at, byte): (usize, &u8)| {
+        let dash = if matches!(at, 4 | 6 | 8 | 10) { "-" } else { "" };
+        format!("{dash}{byte:02x}")
+    };
+    uuid.iter().enumerate().map(digit).collect()
 }
 
 /// A directory entry in a listing.

@@ -70,6 +70,8 @@ pub enum Term {
     Shared,
     /// Scores of each trace on the layout that the others give.
     HoldOut,
+    /// Device with the journal of a volume.
+    JournalDevice,
 }
 
 impl fmt::Display for Term {
@@ -106,6 +108,7 @@ impl fmt::Display for Term {
             Self::Older => "`like`",
             Self::Shared => "`shared`",
             Self::HoldOut => "`hold_out`",
+            Self::JournalDevice => "`journal`",
         })
     }
 }

@@ -53,6 +53,7 @@ fn keyword(term: Term) -> &'static str {
         Term::KeepFreed => "freed=\"keep\"",
         Term::Older => "like=",
         Term::Shared => "share=True",
+        Term::JournalDevice => "seekless check -j",
         // Of requests that this module does not have.
         _ => "a parameter of the program",
     }

@@ -4,6 +4,7 @@
 #[path = "../judges/mod.rs"]
 mod judges;
 
+mod codes;
 mod damages;
 mod in_place;
 mod options;

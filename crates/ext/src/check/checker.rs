@@ -90,6 +90,8 @@ pub(super) struct Checker {
     pub(super) free: (u64, u32),
     /// Follows the progress.
     pub(super) watch: Option<Arc<dyn Watch>>,
+    /// The device of a journal that is not in the volume.
+    pub(super) journal: Option<Arc<dyn BlockDevice>>,
 }
 
 impl Checker {
@@ -136,6 +138,7 @@ impl Checker {
             has_large: false,
             free: (0, 0),
             watch: None,
+            journal: None,
         })
     }
 

@@ -2,10 +2,11 @@
 //! of a check in the superblock.
 
 use super::features;
+use super::metadata::UNMARKED_JOURNAL;
 use crate::features::Features;
-use crate::journal;
+use crate::journal::{self, External, Site};
 use crate::ondisk::{STATE_ERRORS, STATE_VALID, compat, incompat};
-use crate::superblock::{Super, read_primary, write_primary};
+use crate::superblock::{Super, clear_errors, read_primary, write_primary};
 use crate::volume::Volume;
 use seekless_device::BlockDevice;
 use seekless_fs::field::low32;
@@ -72,12 +73,17 @@ pub struct VolumeState {
     pub is_pending: bool,
 }
 
-/// The state of a volume at a time.
+/// The state of a volume at a time. `journal` is the device of its journal, if that is not in the
+/// volume.
 ///
 /// # Errors
 /// [`FsError::Corrupt`] if the superblock is not sound, [`FsError::Unsupported`] with a feature
 /// that is not read, [`FsError::Device`].
-pub fn state(device: &Arc<dyn BlockDevice>, now: Timestamp) -> Result<VolumeState, FsError> {
+pub fn state(
+    device: &Arc<dyn BlockDevice>,
+    journal: Option<&Arc<dyn BlockDevice>>,
+    now: Timestamp,
+) -> Result<VolumeState, FsError> {
     let volume = Volume::open(device.clone(), false)?;
     refuse_unsupported(&volume)?;
     let sb = &volume.sb;
@@ -92,7 +98,7 @@ pub fn state(device: &Arc<dyn BlockDevice>, now: Timestamp) -> Result<VolumeStat
         label: label.get(..end).unwrap_or_default().to_vec(),
         inodes: (inodes - u64::from(free_inodes).min(inodes), inodes),
         blocks: (sb.blocks - free_blocks.min(sb.blocks), sb.blocks),
-        due: due(&volume, now)?,
+        due: due(&volume, journal, now)?,
         mounts_left: has_limit.then(|| most - mounts.min(most)),
         is_pending: sb.has_incompat(incompat::RECOVER),
     })
@@ -108,7 +114,11 @@ fn refuse_unsupported(volume: &Volume) -> Result<(), FsError> {
     Err(FsError::Unsupported(format!("a volume with the feature {}", names.join(", "))))
 }
 
-fn due(volume: &Volume, now: Timestamp) -> Result<Option<Due>, FsError> {
+fn due(
+    volume: &Volume,
+    journal: Option<&Arc<dyn BlockDevice>>,
+    now: Timestamp,
+) -> Result<Option<Due>, FsError> {
     let raw = &volume.sb.raw;
     let state = raw.s_state.get();
     if state & STATE_ERRORS != 0 {
@@ -117,11 +127,16 @@ fn due(volume: &Volume, now: Timestamp) -> Result<Option<Due>, FsError> {
     if state & STATE_VALID == 0 {
         return Ok(Some(Due::NotClean));
     }
+    if !volume.sb.has_compat(compat::HAS_JOURNAL)
+        && (raw.s_journal_inum.get() != 0 || raw.s_journal_uuid != [0; 16])
+    {
+        return Ok(Some(Due::Damaged("it has a journal without the feature for it".into())));
+    }
     if let Some((features, block)) = features::contradicted(volume) {
         let names = features.names().join(", ");
         return Ok(Some(Due::Damaged(format!("the copy in block {block} lacks {names}"))));
     }
-    match damage(volume) {
+    match damage(volume, journal) {
         Ok(None) => {}
         Ok(due) => return Ok(due),
         Err(error @ FsError::Corrupt { .. }) => return Ok(Some(Due::Damaged(error.to_string()))),
@@ -150,16 +165,34 @@ fn due(volume: &Volume, now: Timestamp) -> Result<Option<Due>, FsError> {
 
 /// Descriptors with wrong checksums or pointers, and a journal that cannot be read or was left after
 /// an error.
-fn damage(volume: &Volume) -> Result<Option<Due>, FsError> {
+fn damage(volume: &Volume, journal: Option<&Arc<dyn BlockDevice>>) -> Result<Option<Due>, FsError> {
     for number in (0..volume.sb.groups).map(GroupNo::new) {
         volume.descriptors().read_checked(number)?;
+    }
+    if let Some(external) = External::of(&volume.sb, journal)? {
+        return journal_damage(volume, &external);
     }
     let journal = volume.sb.raw.s_journal_inum.get();
     if !volume.sb.has_compat(compat::HAS_JOURNAL) || journal == 0 {
         return Ok(None);
     }
     let inode = journal::locate(volume, Ino::new(journal))?;
-    Ok((journal::error_of(volume, &inode)? != 0).then_some(Due::Errors))
+    journal_damage(volume, &inode)
+}
+
+/// A journal that was left after an error, has fields that it cannot have, or contains transactions
+/// although the superblock says that it is empty (e2fsck, `e2fsck_check_ext3_journal`).
+fn journal_damage<'a>(volume: &Volume, site: impl Into<Site<'a>>) -> Result<Option<Due>, FsError> {
+    let site = site.into();
+    if journal::error_of(volume, site)? != 0 {
+        return Ok(Some(Due::Errors));
+    }
+    let is_marked = volume.sb.has_incompat(incompat::RECOVER);
+    if !is_marked && journal::pending_start(volume, site)?.is_some() {
+        return Ok(Some(Due::Damaged(UNMARKED_JOURNAL.into())));
+    }
+    let is_foreign = !is_marked && journal::has_foreign_fields(volume, site)?;
+    Ok(is_foreign.then(|| Due::Damaged("the journal has fields of another version".into())))
 }
 
 fn last_check(sb: &Super) -> i64 {
@@ -171,14 +204,21 @@ fn last_check(sb: &Super) -> i64 {
 ///
 /// # Errors
 /// [`FsError::Corrupt`] if the superblock or the journal is not sound; as [`state`].
-pub fn replay(device: &Arc<dyn BlockDevice>) -> Result<bool, FsError> {
+pub fn replay(
+    device: &Arc<dyn BlockDevice>,
+    journal: Option<&Arc<dyn BlockDevice>>,
+) -> Result<bool, FsError> {
     let volume = Volume::open(device.clone(), false)?;
     refuse_unsupported(&volume)?;
-    drop(volume);
-    crate::relayout::recover(device)
+    let waits = volume.sb.has_incompat(incompat::RECOVER);
+    if waits {
+        journal::recover_home(&mut Patches::new(device.clone()), journal)?;
+    }
+    Ok(waits)
 }
 
-/// Notes in the superblock that the volume was checked in full: no mounts since, and the time.
+/// Notes in the superblock that the volume was checked in full: no mounts since, the time, and that no
+/// errors are left of those that a kernel recorded.
 ///
 /// # Errors
 /// Errors of the device.
@@ -190,5 +230,6 @@ pub fn note_checked(device: &Arc<dyn BlockDevice>, now: Timestamp) -> Result<(),
     raw.s_lastcheck = low32(secs).into();
     let [high, ..] = low32(secs >> 32).to_le_bytes();
     raw.s_lastcheck_hi = high;
+    clear_errors(&mut raw);
     write_primary(&mut disk, raw)
 }

@@ -111,6 +111,8 @@ pub(super) enum Fix {
     Connect(Ino),
     /// Write a quota file with the usage that was counted.
     QuotaFile(Ino),
+    /// Give each file its own copy of the blocks that it shares, and clear the feature for that.
+    Unshare,
     /// Set the number of links.
     Links(Ino, u16),
     /// Set the reference count of an attribute block.
@@ -199,6 +201,8 @@ pub(super) enum Stage {
     NewJournal,
     /// Quota files: the earlier stages have found the owners of all blocks.
     Quotas,
+    /// Copies of blocks that files share: the earlier stages have found the free blocks.
+    Copies,
     /// Numbers of links.
     Links,
     /// Bitmaps and counts.

@@ -1,11 +1,12 @@
 //! Pass 1, the journal: its inode, and the head of its log (e2fsck, `e2fsck_get_journal` and
 //! `e2fsck_journal_load`).
 
+use super::checker::Checker;
 use super::fix::{Fix, Stage};
 use super::inodes::InodePass;
 use super::{metadata, problems};
 use crate::inode::Inode;
-use crate::journal;
+use crate::journal::{self, Site};
 use seekless_fs::field::index;
 use seekless_fs::{FsError, Location};
 
@@ -73,7 +74,7 @@ impl<'w, 'a> JournalCheck<'w, 'a> {
             return Ok(!self.gives_up(inode)?);
         }
         if !is_pending {
-            self.head(inode, place)?;
+            head(self.pass.checker, inode)?;
         }
         Ok(true)
     }
@@ -107,20 +108,24 @@ impl<'w, 'a> JournalCheck<'w, 'a> {
         }
         Ok(())
     }
+}
 
-    /// The head of an empty journal.
-    fn head(&mut self, inode: &Inode, place: Location) -> Result<(), FsError> {
-        let error = journal::error_of(&self.pass.checker.volume, inode)?;
-        if error != 0 {
-            let what = format!("left after error {error}");
-            self.pass.checker.found(problems::JOURNAL_ERROR, what, place);
-            self.pass.checker.fix(Stage::Journal, Fix::EmptyJournal);
-        }
-        if journal::has_foreign_fields(&self.pass.checker.volume, inode)? {
-            let what = "its superblock has fields of another version, or several users".to_string();
-            self.pass.checker.found(problems::JOURNAL_FIELDS, what, place);
-            self.pass.checker.fix(Stage::Journal, Fix::JournalFields);
-        }
-        Ok(())
+/// The head of an empty journal.
+///
+/// # Errors
+/// As [`journal::pending_start`].
+pub(super) fn head<'s>(checker: &mut Checker, site: impl Into<Site<'s>>) -> Result<(), FsError> {
+    let (site, place) = (site.into(), Location::of("journal"));
+    let error = journal::error_of(&checker.volume, site)?;
+    if error != 0 {
+        let what = format!("left after error {error}");
+        checker.found(problems::JOURNAL_ERROR, what, place);
+        checker.fix(Stage::Journal, Fix::EmptyJournal);
     }
+    if journal::has_foreign_fields(&checker.volume, site)? {
+        let what = "its superblock has fields of another version, or several users".to_string();
+        checker.found(problems::JOURNAL_FIELDS, what, place);
+        checker.fix(Stage::Journal, Fix::JournalFields);
+    }
+    Ok(())
 }

@@ -25,6 +25,7 @@ mod directories;
 mod directory_reader;
 mod due;
 mod encryption;
+mod external;
 mod features;
 mod fields;
 mod fix;
@@ -49,16 +50,18 @@ mod resize_inode;
 mod salvage;
 mod seen;
 mod sequence;
+mod shared;
+mod short;
 
 pub use corrections::corrections;
 pub use due::{Due, VolumeState, note_checked, replay, state};
 pub use options::{CheckOptions, Start};
-pub use problems::{PROBLEMS, is_silent, is_uncounted};
+pub use problems::{PROBLEMS, is_passed_over, is_silent, is_uncounted};
 pub(crate) use quotas::CountedUsage;
 pub use repair::{preen, preen_with, repair, repair_with};
 
 use crate::image::ExtImage;
-use crate::journal as log;
+use crate::journal::{self as log, External};
 use crate::ondisk::incompat;
 use crate::volume::Volume;
 use checker::Checker;
@@ -74,6 +77,7 @@ use seekless_device::BlockDevice;
 use seekless_fs::check::{Class, Problem, Report};
 use seekless_fs::{FsError, Location};
 use std::sync::Arc;
+use tracing::warn;
 
 /// Findings of any volume that was not unmounted, and quotas that were wrong before: nothing that is
 /// read or laid out again depends on them.
@@ -88,7 +92,8 @@ const CARRIED: [&Problem; 8] = [
     problems::QUOTA_USAGE,
 ];
 
-/// Checks an image without changing it.
+/// Checks an image without changing it. That the superblock records errors is no finding where there is
+/// no other; it is a warning.
 ///
 /// # Errors
 /// [`FsError::Corrupt`] when there is no sound superblock,
@@ -104,7 +109,17 @@ pub fn check(device: Arc<dyn BlockDevice>) -> Result<Report, FsError> {
 /// As [`check`]; [`FsError::Corrupt`] also where there is no sound copy of the superblock in the
 /// block that the options name.
 pub fn check_with(device: Arc<dyn BlockDevice>, options: &CheckOptions) -> Result<Report, FsError> {
-    Ok(examine(device, options)?.report)
+    let mut report = examine(device, options)?.report;
+    // A volume that only records errors was checked, and has none (`e2fsck -fn`).
+    if report.findings.iter().all(|finding| finding.is(problems::SUPERBLOCK_ERRORS)) {
+        if !report.is_clean() {
+            warn!(
+                "the superblock records errors, none of which is left; a repair clears the record"
+            );
+        }
+        report.findings.clear();
+    }
+    Ok(report)
 }
 
 /// Counts the usage of users, groups and projects by a check.
@@ -128,13 +143,20 @@ pub fn block_size(device: Arc<dyn BlockDevice>, start: Start) -> Result<u32, FsE
 /// Checks a device as it would be after its journal was replayed.
 fn examine(device: Arc<dyn BlockDevice>, options: &CheckOptions) -> Result<Checker, FsError> {
     let (mut report, mut fixes) = (Report::default(), Fixes::default());
-    let device = recover(device, &mut report, &mut fixes)?;
-    look(device, options, report, fixes)
+    let (device, short) = short::whole(device)?;
+    if let Some(short) = short {
+        let (volume, device) = (short.volume, short.device);
+        let what = format!("the volume has {volume} blocks, the device {device}");
+        report.add(problems::SUPERBLOCK_SIZE, what, Location::of("superblock"));
+    }
+    let (device, external) = recover(device, options, &mut report, &mut fixes)?;
+    look(device, external, options, report, fixes)
 }
 
 /// Checks a device as it is, without its journal.
 fn look(
     device: Arc<dyn BlockDevice>,
+    external: Option<External>,
     options: &CheckOptions,
     mut report: Report,
     mut fixes: Fixes,
@@ -143,8 +165,10 @@ fn look(
         metadata::open(device.clone(), options.start, &mut report, &mut fixes)?;
     let mut checker = Checker::new(device, volume, from_copy, report, fixes)?;
     checker.watch.clone_from(&options.watch);
+    checker.journal.clone_from(&options.journal);
     MetadataPass::new(&mut checker).superblock()?;
     MetadataPass::new(&mut checker).metadata()?;
+    external::look(&mut checker, external)?;
     checker.orphans()?;
     InodePass::new(&mut checker).inodes()?;
     NamePass::new(&mut checker).names()?;
@@ -158,6 +182,9 @@ fn look(
     GroupPass::new(&mut checker).groups()?;
     QuotaPass::new(&mut checker).quotas()?;
     ConnectivityPass::new(&mut checker).lost_found()?;
+    if options.unshares_blocks {
+        shared::shared_files(&mut checker)?;
+    }
     Ok(checker)
 }
 
@@ -170,7 +197,7 @@ impl ExtImage {
     pub fn refuse_damage(&self) -> Result<(), FsError> {
         let volume = self.volume();
         let (device, options) = (volume.device().clone(), CheckOptions::default());
-        let report = look(device, &options, Report::default(), Fixes::default())?.report;
+        let report = look(device, None, &options, Report::default(), Fixes::default())?.report;
         report.refuse(|finding| {
             CARRIED.iter().any(|problem| finding.is(problem))
                 || volume.ignore_checksums && finding.code().ends_with("checksum")
@@ -178,21 +205,24 @@ impl ExtImage {
     }
 }
 
-/// The device with the journal's transactions, where these can be replayed.
+/// The device with the journal's transactions, where these can be replayed, and a journal on another
+/// device without them.
 fn recover(
     device: Arc<dyn BlockDevice>,
+    options: &CheckOptions,
     report: &mut Report,
     fixes: &mut Fixes,
-) -> Result<Arc<dyn BlockDevice>, FsError> {
+) -> Result<(Arc<dyn BlockDevice>, Option<External>), FsError> {
     let volume = match Volume::open(device.clone(), true) {
         // Without a sound superblock the flag for recovery is unknown: the device is checked as it
         // is.
-        Err(FsError::Corrupt { .. }) => return Ok(device),
+        Err(FsError::Corrupt { .. }) => return Ok((device, None)),
         opened => opened?,
     };
+    let external = External::of(&volume.sb, options.journal.as_ref())?;
     let place = Location::of("journal");
     let is_marked = volume.sb.has_incompat(incompat::RECOVER);
-    match log::replay_for_repair(&volume) {
+    match log::replay_for_repair(&volume, external.as_ref()) {
         Ok(None) => {
             // Nothing is to be replayed, despite the superblock's flag.
             if is_marked {
@@ -200,7 +230,7 @@ fn recover(
                 let what = "the journal is empty, but the superblock says that it is not";
                 report.add_as(problems::JOURNAL_PENDING, Class::Expected, what.to_string(), place);
             }
-            Ok(device)
+            Ok((device, external))
         }
         Ok(Some(replayed)) => {
             let (class, what) = if is_marked {
@@ -210,13 +240,14 @@ fn recover(
             };
             report.add_as(problems::JOURNAL_PENDING, class, what.to_string(), place);
             fixes.add(Stage::Journal, Fix::Replay);
-            Ok(replayed.overlay)
+            let external = replayed.external()?;
+            Ok((replayed.overlay, external))
         }
         Err(error @ FsError::Corrupt { .. }) => {
             let (what, place) = error.finding(place);
             report.add(problems::JOURNAL_CORRUPT, what, place);
             fixes.add(Stage::Journal, Fix::EmptyJournal);
-            Ok(device)
+            Ok((device, external))
         }
         Err(error) => Err(error),
     }

@@ -33,11 +33,15 @@ pub struct CheckOptions {
     /// Repairs only: the device is told that it need not keep the contents of free blocks, once the
     /// volume is sound.
     pub discards_free: bool,
+    /// Blocks that files share, on a volume with `shared_blocks`, are a finding: a repair copies them.
+    pub unshares_blocks: bool,
     /// Follows the progress.
     pub watch: Option<Arc<dyn Watch>>,
     /// Repairs only: lets time pass in which another host that uses a volume with `mmp` says so.
     /// Without it the thread sleeps.
     pub pause: Option<Arc<dyn Fn(Duration) + Send + Sync>>,
+    /// The device of the journal, for a volume that has it on another one; not used for others.
+    pub journal: Option<Arc<dyn BlockDevice>>,
     /// Repairs only: the volume is claimed already ([`while_claimed`](crate::while_claimed)).
     pub is_claimed: bool,
 }

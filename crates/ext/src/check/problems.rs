@@ -35,6 +35,21 @@ seekless_fs::problems! {
         question: Some("Mark the volume clean?"),
         repair: "it is marked clean, last of all",
     }
+    SUPERBLOCK_SIZE = {
+        code: "superblock.size", phase: 0, preen: Preen::Stops,
+        text: "the volume is longer than the device; without a copy of the superblock that fits, it \
+               is checked as if zeros were missing",
+        question: Some("Abort?"),
+        repair: "nothing is written, the volume is refused",
+    }
+    SUPERBLOCK_SHARED = {
+        code: "superblock.shared-blocks", phase: 0,
+        preen: Preen::Depends("where there is room for the copies"),
+        text: "with `-E unshare_blocks`: files may share blocks",
+        question: Some("Copy the blocks?"),
+        repair: "each file gets its own copy, and the feature is cleared; without room for all \
+                 copies, nothing is copied",
+    }
     SUPERBLOCK_MMP = {
         code: "superblock.mmp", phase: 0, preen: Preen::Depends("where the block is in the volume, and in no other metadata"),
         text: "the block of multiple mount protection is outside the volume, in other metadata, or \
@@ -50,7 +65,10 @@ seekless_fs::problems! {
     }
     SUPERBLOCK_FIELDS = {
         code: "superblock.fields", phase: 0,
-        preen: Preen::Depends("for the journal's inode, and for the first revision with features"),
+        preen: Preen::Depends(
+            "for the journal's inode, for its UUID without a journal, and for the first revision with \
+             features",
+        ),
         text: "values that no other field depends on, but for which e2fsck rejects the \
                superblock: revision, first_meta_bg, reserved blocks, clusters per group, flex_bg size, \
                descriptor size, journal inode",
@@ -490,12 +508,22 @@ seekless_fs::problems! {
 /// Whether e2fsck corrects a finding without printing it.
 #[must_use]
 pub fn is_silent(finding: &Finding) -> bool {
-    is_uncounted(finding) || finding.is(SUPERBLOCK_NOT_CLEAN)
+    let is_printed = finding.is(SUPERBLOCK_SHARED);
+    (is_uncounted(finding) && !is_printed) || finding.is(SUPERBLOCK_NOT_CLEAN)
 }
 
 /// Whether e2fsck corrects a finding without an effect on its exit code.
 #[must_use]
 pub fn is_uncounted(finding: &Finding) -> bool {
     finding.class == Class::Expected
-        && (finding.is(JOURNAL_PENDING) || finding.is(SUPERBLOCK_ERRORS))
+        && (finding.is(JOURNAL_PENDING)
+            || finding.is(JOURNAL_ERROR)
+            || finding.is(SUPERBLOCK_ERRORS)
+            || finding.is(SUPERBLOCK_SHARED))
+}
+
+/// Whether `e2fsck -n` ends with 0 in spite of a finding.
+#[must_use]
+pub fn is_passed_over(finding: &Finding) -> bool {
+    is_uncounted(finding) || is_silent(finding) || finding.is(SUPERBLOCK_SIZE)
 }

@@ -322,6 +322,31 @@ impl IndirectBuilder<'_> {
     }
 }
 
+/// Blocks of a map of these pieces, besides the inode.
+pub(crate) fn blocks_of_map(pieces: &[Piece], has_extents: bool, block_size: u32) -> u64 {
+    if has_extents {
+        let extents = pieces.iter().map(|it| extents_of(it.placed.extent.len, it.unwritten));
+        return extent_tree_blocks(extents.sum(), block_size);
+    }
+    let run = |it: &Piece| Run { lbn: it.placed.lbn, len: it.placed.extent.len };
+    indirect_blocks(&pieces.iter().map(run).collect::<Vec<_>>(), block_size)
+}
+
+/// Adds a piece of one block, joined to the last where they touch.
+pub(crate) fn push(pieces: &mut Vec<Piece>, piece: Piece) {
+    if let Some(last) = pieces.last_mut() {
+        let run = &mut last.placed;
+        let follows = run.lbn + run.extent.len == piece.placed.lbn
+            && run.extent.end() == piece.placed.extent.start
+            && last.unwritten == piece.unwritten;
+        if follows {
+            run.extent.len += 1;
+            return;
+        }
+    }
+    pieces.push(piece);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

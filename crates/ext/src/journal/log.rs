@@ -1,6 +1,7 @@
 //! The journal as a ring of blocks.
 
 use super::checksum;
+use super::external::External;
 use super::form::{Form, place};
 use super::tags::Tag;
 use crate::bmap::EVERYTHING;
@@ -8,9 +9,11 @@ use crate::checksum::crc32c;
 use crate::inode::Inode;
 use crate::ondisk::{JOURNAL_MAGIC, JournalSuperblock, journal_block, journal_feature};
 use crate::volume::Volume;
+use seekless_device::BlockDevice;
 use seekless_fs::field::{invalid, parse, range, truncated};
 use seekless_fs::{BlockMap, Corruption, FsError};
-use seekless_units::{BlockNo, Lbn};
+use seekless_units::{BlockNo, ByteLen, Lbn};
+use std::sync::Arc;
 
 /// Default size of the fast-commit area, in blocks.
 const DEFAULT_FAST_COMMIT_BLOCKS: u32 = 256;
@@ -24,10 +27,35 @@ pub(super) const KNOWN: u32 = journal_feature::INCOMPAT_REVOKE
     | journal_feature::INCOMPAT_CSUM_V3
     | journal_feature::INCOMPAT_FAST_COMMIT;
 
+/// The place of a journal.
+#[derive(Clone, Copy)]
+pub(crate) enum Site<'a> {
+    /// An inode of the volume.
+    Inode(&'a Inode),
+    /// A device of its own.
+    Device(&'a External),
+}
+
+impl<'a> From<&'a Inode> for Site<'a> {
+    fn from(inode: &'a Inode) -> Self {
+        Self::Inode(inode)
+    }
+}
+
+impl<'a> From<&'a External> for Site<'a> {
+    fn from(external: &'a External) -> Self {
+        Self::Device(external)
+    }
+}
+
 /// An open journal.
 pub(super) struct Log<'a> {
     pub(super) volume: &'a Volume,
+    /// The device with its blocks.
+    device: Arc<dyn BlockDevice>,
     pub(super) map: BlockMap,
+    /// The block with its superblock.
+    pub(super) head: u32,
     /// Damaged blocks are passed over.
     pub(super) lenient: bool,
     /// Checksums are compared.
@@ -47,23 +75,41 @@ pub(super) struct Log<'a> {
 }
 
 impl<'a> Log<'a> {
-    /// Reads and checks the journal's superblock, and the ring that it describes.
-    pub(super) fn open(volume: &'a Volume, inode: &Inode) -> Result<Self, FsError> {
-        let (mut log, sb) = Self::head(volume, inode)?;
+    /// Reads and checks the journal's superblock, and the ring that it describes. A lenient log passes
+    /// over damaged blocks, and has its ring behind the superblock where that names no first block.
+    pub(super) fn open<'s>(
+        volume: &'a Volume,
+        site: impl Into<Site<'s>>,
+        is_lenient: bool,
+    ) -> Result<Self, FsError> {
+        let (mut log, sb) = Self::head(volume, site)?;
+        log.lenient = is_lenient;
         log.check_ring(&sb)?;
         Ok(log)
     }
 
     /// Reads the journal's superblock and checks it as far as e2fsck does without pending
     /// transactions (`e2fsck_journal_load`): the start of the log is not checked then.
-    pub(super) fn head(
+    pub(super) fn head<'s>(
         volume: &'a Volume,
-        inode: &Inode,
+        site: impl Into<Site<'s>>,
     ) -> Result<(Self, JournalSuperblock), FsError> {
-        let runs = volume.maps().runs(inode, EVERYTHING)?;
+        let (device, map, head, most) = match site.into() {
+            Site::Inode(inode) => {
+                let runs = volume.maps().runs(inode, EVERYTHING)?;
+                let held = inode.len / u64::from(volume.sb.block_size);
+                let map = BlockMap { runs, ..BlockMap::default() };
+                (volume.device(), map, 0, held.min(volume.sb.blocks))
+            }
+            Site::Device(external) => {
+                (external.device(), external.map(), external.head, external.blocks.into())
+            }
+        };
         let mut log = Self {
             volume,
-            map: BlockMap { runs, ..BlockMap::default() },
+            device: device.clone(),
+            map,
+            head,
             lenient: false,
             verifies: !volume.ignore_checksums,
             form: Form::default(),
@@ -74,10 +120,10 @@ impl<'a> Log<'a> {
             sequence: 0,
             start: None,
         };
-        let block = log.block(0)?;
+        let block = log.block(head)?;
         let sb: JournalSuperblock = parse(&block, 0).ok_or_else(|| truncated(place()))?;
         log.read_superblock(&sb)?;
-        log.check_len(&sb, inode)?;
+        log.check_len(&sb, most)?;
         log.verify_head(&block, &sb)?;
         Ok((log, sb))
     }
@@ -92,7 +138,7 @@ impl<'a> Log<'a> {
     /// Compares checksums from now on, that of the superblock first.
     pub(super) fn distrust(&mut self) -> Result<(), FsError> {
         self.verifies = true;
-        let block = self.block(0)?;
+        let block = self.block(self.head)?;
         let sb: JournalSuperblock = parse(&block, 0).ok_or_else(|| truncated(place()))?;
         self.verify_head(&block, &sb)
     }
@@ -139,23 +185,25 @@ impl<'a> Log<'a> {
         Ok(())
     }
 
-    /// Checks that the journal lies in its inode.
-    fn check_len(&mut self, sb: &JournalSuperblock, inode: &Inode) -> Result<(), FsError> {
+    /// Checks that the journal has no more blocks than there are.
+    fn check_len(&mut self, sb: &JournalSuperblock, most: u64) -> Result<(), FsError> {
         let block_size = self.volume.sb.block_size;
         if sb.s_blocksize.get() != block_size {
             return Err(invalid("s_blocksize", u64::from(sb.s_blocksize.get()), place()));
         }
         self.len = sb.s_maxlen.get();
-        let held = inode.len / u64::from(block_size);
-        if u64::from(self.len) > held.min(self.volume.sb.blocks) {
-            return Err(range("s_maxlen", u64::from(self.len), held, place()));
+        if u64::from(self.len) > most {
+            return Err(range("s_maxlen", u64::from(self.len), most, place()));
         }
         Ok(())
     }
 
     /// Checks that the ring lies in the journal.
     fn check_ring(&mut self, sb: &JournalSuperblock) -> Result<(), FsError> {
-        self.first = sb.s_first.get();
+        self.first = match sb.s_first.get() {
+            0 if self.lenient => self.head + 1,
+            first => first,
+        };
         self.last = self.len;
         if self.form.has(journal_feature::INCOMPAT_FAST_COMMIT) {
             let named = sb.s_num_fc_blks.get();
@@ -194,7 +242,8 @@ impl<'a> Log<'a> {
         };
         let block: BlockNo = run.extent.start;
         let mut bytes = vec![0; self.volume.block_len()];
-        self.volume.read_bytes(block, 0, &mut bytes)?;
+        let byte = block.get() * u64::from(self.volume.sb.block_size);
+        self.device.read_bytes(ByteLen::new(byte), &mut bytes)?;
         Ok(bytes)
     }
 

@@ -10,8 +10,10 @@
 //! already has its final size.
 
 mod checksum;
+mod external;
 mod fast_commit;
 mod form;
+mod head;
 mod home;
 mod locate;
 mod log;
@@ -19,19 +21,22 @@ mod scan;
 mod tags;
 mod write;
 
+pub use external::has_external_journal;
+pub(crate) use external::{External, is_external, refuse_missing};
+pub(crate) use head::{clear_foreign_fields, empty, reset};
 pub(crate) use home::{note_recovered, recover_home, repair_home, write_home};
 pub(crate) use locate::{BACKUP_BLOCKS, copied_map, inode as locate};
+pub(crate) use log::Site;
 pub use write::LogWriter;
 pub(crate) use write::{check_usable, note_abort};
 
-use crate::checksum::crc32c;
 use crate::inode::Inode;
 use crate::ondisk::{
     JOURNAL_MAGIC, JournalSuperblock, compat, incompat, journal_at, journal_block,
 };
 use crate::superblock::Super;
 use crate::volume::Volume;
-use form::{CHECKSUM_CRC32C, WITH_SUM, be32, place};
+use form::{be32, place};
 use log::Log;
 use scan::{Kind, LogBlock};
 use seekless_device::{BlockDevice, Overlay};
@@ -41,7 +46,6 @@ use seekless_units::{BlockNo, ByteLen, Ino, Lba, Lbn};
 use std::collections::HashMap;
 use std::mem::offset_of;
 use std::sync::Arc;
-use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 /// The least blocks of a journal (`JBD2_MIN_JOURNAL_BLOCKS`).
 pub(crate) const MIN_BLOCKS: u64 = 1024;
@@ -49,21 +53,24 @@ pub(crate) const MIN_BLOCKS: u64 = 1024;
 /// The offset of the number of the first transaction in the journal's superblock.
 const SEQUENCE_AT: usize = offset_of!(JournalSuperblock, s_sequence);
 
-/// Reads and checks the superblock of the journal in an inode; returns the first block of its
-/// transactions, `None` if it is empty.
+/// Reads and checks the superblock of a journal; returns the first block of its transactions, `None`
+/// if it is empty.
 ///
 /// # Errors
 /// [`FsError::Corrupt`], [`FsError::Unsupported`], [`FsError::Device`].
-pub(crate) fn pending_start(volume: &Volume, inode: &Inode) -> Result<Option<u32>, FsError> {
-    Ok(Log::head(volume, inode)?.0.start)
+pub(crate) fn pending_start<'a>(
+    volume: &Volume,
+    site: impl Into<Site<'a>>,
+) -> Result<Option<u32>, FsError> {
+    Ok(Log::head(volume, site)?.0.start)
 }
 
-/// The error after which the journal in an inode was left (`s_errno`); zero for none.
+/// The error after which a journal was left (`s_errno`); zero for none.
 ///
 /// # Errors
 /// As [`pending_start`].
-pub(crate) fn error_of(volume: &Volume, inode: &Inode) -> Result<i32, FsError> {
-    Ok(Log::head(volume, inode)?.1.s_errno.get().cast_signed())
+pub(crate) fn error_of<'a>(volume: &Volume, site: impl Into<Site<'a>>) -> Result<i32, FsError> {
+    Ok(Log::head(volume, site)?.1.s_errno.get().cast_signed())
 }
 
 /// Checks that the journal in an inode has all its blocks (e2fsck, `e2fsck_get_journal`).
@@ -105,24 +112,21 @@ pub(crate) fn is_lost(volume: &Volume, inode: &Inode) -> Result<bool, FsError> {
     Ok(be32(&block, 0) != Some(JOURNAL_MAGIC))
 }
 
-/// Whether the superblock of a journal in an inode has fields of the second version without being
+/// Whether the superblock of a journal has fields of the second version without being
 /// one, or several users (e2fsck, `clear_v2_journal_fields`).
 ///
 /// # Errors
 /// As [`pending_start`].
-pub(crate) fn has_foreign_fields(volume: &Volume, inode: &Inode) -> Result<bool, FsError> {
-    let sb = Log::head(volume, inode)?.1;
+pub(crate) fn has_foreign_fields<'a>(
+    volume: &Volume,
+    site: impl Into<Site<'a>>,
+) -> Result<bool, FsError> {
+    let sb = Log::head(volume, site)?.1;
     let words = [sb.s_feature_compat, sb.s_feature_incompat, sb.s_feature_ro_compat, sb.s_nr_users];
     Ok(match sb.s_header.h_blocktype.get() {
         journal_block::SUPERBLOCK_V1 => words.iter().any(|word| word.get() != 0),
         _ => sb.s_nr_users.get() > 1,
     })
-}
-
-/// Clears the fields that a journal of the first version does not have.
-pub(crate) fn clear_foreign_fields(block: &mut [u8]) {
-    let from = offset_of!(JournalSuperblock, s_feature_compat);
-    block.get_mut(from..).unwrap_or_default().fill(0);
 }
 
 /// Blocks of the journal of a volume with so many blocks (e2fsprogs, `ext2fs_default_journal_size`).
@@ -143,27 +147,54 @@ pub(crate) fn default_blocks(volume: u64) -> u64 {
 pub(crate) struct Replayed {
     /// The volume as a mount would leave it.
     pub(crate) overlay: Arc<Overlay>,
-    /// The journal's first block, which marks it as empty: it is written when all else is on the
-    /// disk.
-    pub(crate) head: BlockNo,
+    /// The block with the journal's superblock, which marks it as empty: it is written when all else
+    /// is on the disk.
+    pub(crate) head: Head,
+}
+
+/// A block with the superblock of a journal.
+pub(crate) enum Head {
+    /// A block of the volume, with its new contents in the overlay.
+    Within(BlockNo),
+    /// One on another device, with its new contents.
+    Outside(External, Vec<u8>),
+}
+
+impl Replayed {
+    /// The journal on another device as a mount would leave it.
+    ///
+    /// # Errors
+    /// Errors of the device.
+    pub(crate) fn external(&self) -> Result<Option<External>, FsError> {
+        match &self.head {
+            Head::Within(_) => Ok(None),
+            Head::Outside(external, bytes) => external.with_head(bytes).map(Some),
+        }
+    }
 }
 
 /// The device as a mount would leave it after recovery; `None` when there is
 /// nothing to recover.
 pub(crate) fn replay(volume: &Volume) -> Result<Option<Replayed>, FsError> {
-    recover(volume, Trust::AsOpened)
+    recover(volume, Trust::AsOpened, None)
 }
 
 /// As [`replay`], but the checksums of the journal are compared even if those of the volume are
-/// not: damaged blocks must not be written over sound ones.
-pub(crate) fn replay_checked(volume: &Volume) -> Result<Option<Replayed>, FsError> {
-    recover(volume, Trust::Checked)
+/// not: damaged blocks must not be written over sound ones. The journal may be on another device.
+pub(crate) fn replay_checked(
+    volume: &Volume,
+    external: Option<&External>,
+) -> Result<Option<Replayed>, FsError> {
+    recover(volume, Trust::Checked, external)
 }
 
 /// As [`replay_checked`], for a repair: the journal is found through copies if the primary metadata
 /// do not lead to it, and replayed even if the superblock says that it is empty, as in `e2fsck -y`.
-pub(crate) fn replay_for_repair(volume: &Volume) -> Result<Option<Replayed>, FsError> {
-    recover(volume, Trust::Repair)
+pub(crate) fn replay_for_repair(
+    volume: &Volume,
+    external: Option<&External>,
+) -> Result<Option<Replayed>, FsError> {
+    recover(volume, Trust::Repair, external)
 }
 
 /// The trust in a journal, and the way to find it.
@@ -189,40 +220,52 @@ impl Trust {
 /// As [`replay_for_repair`], but a damaged journal is followed as far as it makes sense, as in
 /// e2fsck: copies of blocks with a wrong checksum are passed over, and a transaction that was not
 /// wholly written ends it.
-pub(crate) fn salvage(volume: &Volume) -> Result<Option<Replayed>, FsError> {
-    recover(volume, Trust::Followed)
+pub(crate) fn salvage(
+    volume: &Volume,
+    external: Option<&External>,
+) -> Result<Option<Replayed>, FsError> {
+    recover(volume, Trust::Followed, external)
 }
 
-fn recover(volume: &Volume, trust: Trust) -> Result<Option<Replayed>, FsError> {
+fn recover(
+    volume: &Volume,
+    trust: Trust,
+    external: Option<&External>,
+) -> Result<Option<Replayed>, FsError> {
     let is_marked = volume.sb.has_incompat(incompat::RECOVER);
     if !volume.sb.has_compat(compat::HAS_JOURNAL) || !(is_marked || trust.is_repair()) {
         return Ok(None);
     }
     let number = volume.sb.raw.s_journal_inum.get();
-    if number == 0 {
+    if external.is_none() && (number == 0 || is_external(&volume.sb)) {
         if !is_marked {
             return Ok(None);
         }
+        refuse_missing(&volume.sb)?;
         return Err(FsError::Unsupported("recovery from an external journal".into()));
     }
     let number = Ino::new(number);
-    let inode = if trust.is_repair() {
-        locate::inode(volume, number)
-    } else {
-        volume.inodes().read(number)
+    let inode = match external {
+        Some(_) => None,
+        None if trust.is_repair() => Some(locate::inode(volume, number)),
+        None => Some(volume.inodes().read(number)),
+    };
+    let site = match (external, &inode) {
+        (Some(external), _) => Some(Site::Device(external)),
+        (None, Some(Ok(inode))) => Some(Site::Inode(inode)),
+        _ => None,
     };
     if !is_marked {
         // An unreadable journal is a finding of its own: it has no known transactions.
-        let head = inode.as_ref().map_or(Ok(None), |inode| pending_start(volume, inode));
+        let head = site.map_or(Ok(None), |site| pending_start(volume, site));
         match head {
             Ok(Some(_)) => {}
             Ok(None) | Err(FsError::Corrupt { .. } | FsError::Unsupported(_)) => return Ok(None),
             Err(error) => return Err(error),
         }
     }
-    let inode = inode?;
-    let mut log = Log::open(volume, &inode)?;
-    log.lenient = trust == Trust::Followed;
+    let Some(site) = site else { return inode.map_or(Ok(None), |inode| inode.map(|_| None)) };
+    let mut log = Log::open(volume, site, trust == Trust::Followed)?;
     if trust != Trust::AsOpened {
         log.distrust()?;
     }
@@ -240,32 +283,20 @@ fn recover(volume: &Volume, trust: Trust) -> Result<Option<Replayed>, FsError> {
     }
     fast_commit::replay(&log, scanned.end, &overlay)?;
     // Nothing waits any more.
-    let mut head = log.block(0)?;
+    let mut head = log.block(log.head)?;
     // Numbers of transactions are never reused: blocks of old ones are still there.
     if let Some(sequence) = head.get_mut(SEQUENCE_AT..).and_then(<[u8]>::first_chunk_mut) {
         *sequence = scanned.end.to_be_bytes();
     }
     empty(&mut head);
+    if let Site::Device(external) = site {
+        return Ok(Some(Replayed { overlay, head: Head::Outside(external.clone(), head) }));
+    }
     let run = log.map.find(Lbn::ZERO).ok_or_else(|| truncated(place()))?;
     let at = run.extent.start;
     let byte = at.get() * block_size;
     overlay.write(Lba::containing(ByteLen::new(byte)), &head)?;
-    Ok(Some(Replayed { overlay, head: at }))
-}
-
-/// Makes the first block of a journal that of an empty one, which goes on behind the old
-/// transactions.
-pub(crate) fn empty(block: &mut [u8]) {
-    let Some((head, _)) = block.split_at_mut_checked(size_of::<JournalSuperblock>()) else {
-        return;
-    };
-    let Ok(superblock) = JournalSuperblock::mut_from_bytes(head) else { return };
-    superblock.s_start = 0.into();
-    superblock.s_sequence = superblock.s_sequence.get().wrapping_add(1).max(1).into();
-    if superblock.s_feature_incompat.get() & WITH_SUM != 0 {
-        superblock.s_checksum = 0.into();
-        superblock.s_checksum = crc32c(!0, superblock.as_bytes()).into();
-    }
+    Ok(Some(Replayed { overlay, head: Head::Within(at) }))
 }
 
 /// Each revoked block with the last transaction that revokes it.
@@ -332,38 +363,4 @@ fn check_home(sb: &Super, block: BlockNo) -> Result<(), FsError> {
         return Ok(());
     }
     Err(range("t_blocknr", block.get(), sb.blocks, place()))
-}
-
-/// Makes the first block of a journal of `blocks` blocks that of an empty one: the one there as far
-/// as it can be used, else one without features. The transactions in the journal are lost.
-pub(crate) fn reset(block: &mut [u8], blocks: u32, block_size: u32) {
-    const KEPT: usize = size_of::<JournalSuperblock>();
-    // A number that old transactions hardly have: theirs are unknown.
-    let number = crc32c(!0, block) | 1;
-    let Some((head, rest)) = block.split_at_mut_checked(KEPT) else { return };
-    let Ok(sb) = JournalSuperblock::mut_from_bytes(head) else { return };
-    let is_usable = sb.s_header.h_magic.get() == JOURNAL_MAGIC
-        && sb.s_header.h_blocktype.get() == journal_block::SUPERBLOCK_V2
-        && sb.s_blocksize.get() == block_size
-        && sb.s_first.get() == 1
-        && sb.s_feature_ro_compat.get() == 0
-        && sb.s_feature_incompat.get() & !log::KNOWN == 0;
-    if !is_usable {
-        let uuid = sb.s_uuid;
-        *sb = JournalSuperblock::new_zeroed();
-        sb.s_header.h_magic = JOURNAL_MAGIC.into();
-        sb.s_header.h_blocktype = journal_block::SUPERBLOCK_V2.into();
-        sb.s_blocksize = block_size.into();
-        sb.s_first = 1.into();
-        sb.s_nr_users = 1.into();
-        sb.s_uuid = uuid;
-        sb.s_sequence = number.into();
-        rest.fill(0);
-    }
-    sb.s_maxlen = blocks.into();
-    sb.s_errno = 0.into();
-    if sb.s_feature_incompat.get() & WITH_SUM != 0 {
-        sb.s_checksum_type = CHECKSUM_CRC32C;
-    }
-    empty(block);
 }

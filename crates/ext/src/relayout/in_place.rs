@@ -134,7 +134,7 @@ pub fn recover(device: &Arc<dyn BlockDevice>) -> Result<bool, FsError> {
     let volume = Volume::open(device.clone(), false)?;
     let waits = volume.sb.has_incompat(incompat::RECOVER);
     if waits {
-        recover_home(&mut Patches::new(device.clone()))?;
+        recover_home(&mut Patches::new(device.clone()), None)?;
     }
     Ok(waits)
 }

@@ -212,7 +212,6 @@ fn judge(base: &Base, recipes: &[(&str, Damage)]) {
         // takes a copy of the superblock.
         let silent = [
             "superblock.not-clean",
-            "superblock.errors",
             "superblock.fields",
             "journal.fields",
             "inode.orphan",
@@ -313,7 +312,8 @@ fn damage_without_checksums_is_named() {
             ("superblock.totals", Debugfs("ssv free_blocks_count 7")),
             ("superblock.totals", Debugfs("ssv free_inodes_count 7")),
             ("superblock.not-clean", Debugfs("ssv state 0")),
-            ("superblock.errors", Debugfs("ssv state 3")),
+            // Alone it is none.
+            ("superblock.errors", Debugfs("ssv state 3; ssv free_blocks_count 7")),
             ("superblock.fields", Debugfs("ssv log_groups_per_flex 100")),
             ("superblock.fields", Debugfs("ssv clusters_per_group 77")),
             ("superblock.reserved", Debugfs("ssv reserved_gdt_blocks 3")),

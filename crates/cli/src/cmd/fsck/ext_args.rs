@@ -58,8 +58,8 @@ pub(crate) struct E2fsckArgs {
     /// Not supported: set the list of bad blocks
     #[arg(short = 'L', value_name = "FILE", hide = true)]
     set_bad_blocks: Option<PathBuf>,
-    /// Not supported: the device of an external journal
-    #[arg(short = 'j', value_name = "DEVICE", hide = true)]
+    /// Device or image file with the journal, for a volume that has it on another device
+    #[arg(short = 'j', value_name = "EXTERNAL_JOURNAL")]
     journal: Option<PathBuf>,
     /// Without effect: -c is not supported
     #[arg(short = 'k', hide = true)]
@@ -102,9 +102,6 @@ impl E2fsckArgs {
         if self.set_bad_blocks.is_some() {
             return refuse("-L", "changing the list of bad blocks is not supported");
         }
-        if self.journal.is_some() {
-            return refuse("-j", "journals on other devices are not supported");
-        }
         Ok(())
     }
 
@@ -137,12 +134,15 @@ impl E2fsckArgs {
                 start: Start { block, block_size: self.block_size },
                 optimizes_directories: self.optimize,
                 discards_free: extended.discards,
+                unshares_blocks: extended.unshares_blocks,
                 watch: progress::watch(self.progress, || name(image, place))?,
                 pause: None,
+                journal: None,
                 is_claimed: false,
             },
             is_forced: self.force,
             is_journal_only: extended.is_journal_only,
+            journal: self.journal.clone(),
             undo: self.undo.as_deref().map(|file| undo_file(Path::new(file), image)).transpose()?,
             is_root: false,
             now,

@@ -10,16 +10,17 @@ pub(super) struct Extended {
     pub(super) is_journal_only: bool,
     /// Discard free blocks.
     pub(super) discards: bool,
+    /// Copy blocks that files share.
+    pub(super) unshares_blocks: bool,
     /// Make repairs only.
     pub(super) is_fixes_only: bool,
 }
 
 /// Options that ask for work that is not done, with the work.
-const UNSUPPORTED: [(&str, &str); 5] = [
+const UNSUPPORTED: [(&str, &str); 4] = [
     ("optimize_extents", "sound extent trees are not made smaller"),
     ("bmap2extent", "files are not converted to extents"),
     ("fragcheck", "fragments are not listed"),
-    ("unshare_blocks", "shared blocks are not copied"),
     ("check_encoding", "the encoding of names is not checked"),
 ];
 
@@ -35,6 +36,7 @@ impl Extended {
             let invalid = || Failure::usage(format!("-E {word}: invalid option or value"));
             match word.split_once('=') {
                 None if word == "journal_only" => extended.is_journal_only = true,
+                None if word == "unshare_blocks" => extended.unshares_blocks = true,
                 None if word == "discard" => extended.discards = true,
                 None if word == "nodiscard" => extended.discards = false,
                 None if word == "fixes_only" => extended.is_fixes_only = true,

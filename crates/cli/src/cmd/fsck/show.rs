@@ -4,7 +4,7 @@ use super::exit::{CORRECTED, LEFT};
 use crate::say::{error_line, say};
 use seekless_compose::check::{Examined, Mode};
 use seekless_compose::fsck::Fscked;
-use seekless_ext::{VolumeState, is_silent, is_uncounted};
+use seekless_ext::{VolumeState, is_passed_over, is_silent, is_uncounted};
 use seekless_fs::check::{Finding, Outcome};
 
 /// The passes, as a check that is no preen heads them.
@@ -28,8 +28,8 @@ pub(super) fn print(name: &str, mode: Mode, fscked: &Fscked, verbose: bool) -> u
         return 0;
     };
     // Without further findings, an unclean mark is no error that is left.
-    let is_silent = mode == Mode::Check && examined.report.findings.iter().all(is_silent);
-    let outcome = if is_silent { Outcome::Clean } else { examined.outcome };
+    let is_clean = mode == Mode::Check && examined.report.findings.iter().all(is_passed_over);
+    let outcome = if is_clean { Outcome::Clean } else { examined.outcome };
     if mode == Mode::Preen {
         preened(name, examined);
     } else {

@@ -4,7 +4,7 @@ use super::Work;
 use super::inode::InodeMut;
 use super::map::{contiguous, count_clusters, sectors_per_cluster};
 use super::superblock::{self, byte_of};
-use crate::journal;
+use crate::journal::{self, External};
 use crate::ondisk::{OWN_FILE_MODE, flags, incompat};
 use crate::volume::Volume;
 use seekless_fs::FsError;
@@ -29,10 +29,14 @@ impl<'w, 'a> JournalRepair<'w, 'a> {
     /// Errors of the device.
     pub(super) fn empty(&mut self) -> Result<(), FsError> {
         let volume = Volume::open(self.work.disk.device().clone(), true)?;
-        match journal::salvage(&volume) {
+        let external = self.external(&volume)?;
+        match journal::salvage(&volume, external.as_ref()) {
             Ok(Some(replayed)) => journal::write_home(self.work.disk, &volume, &replayed)?,
             Ok(None) | Err(FsError::Corrupt { .. }) => {}
             Err(error) => return Err(error),
+        }
+        if let Some(external) = external {
+            return self.empty_external(&external);
         }
         let ino = Ino::new(volume.sb.raw.s_journal_inum.get());
         let found = journal::locate(&volume, ino).and_then(|inode| {
@@ -47,7 +51,7 @@ impl<'w, 'a> JournalRepair<'w, 'a> {
                 let mut block = self.work.disk.read(at, volume.block_len())?;
                 let blocks = len / u64::from(volume.sb.block_size);
                 let blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
-                journal::reset(&mut block, blocks, volume.sb.block_size);
+                journal::reset(&mut block, blocks, volume.sb.block_size, 1);
                 self.work.disk.put(at, &block)?;
                 self.work.disk.flush()?;
                 journal::note_recovered(self.work.disk)
@@ -56,6 +60,21 @@ impl<'w, 'a> JournalRepair<'w, 'a> {
             Ok(_) | Err(FsError::Corrupt { .. }) => self.discard(ino),
             Err(error) => Err(error),
         }
+    }
+
+    /// The journal of a volume that has it on another device.
+    fn external(&self, volume: &Volume) -> Result<Option<External>, FsError> {
+        External::of(&volume.sb, self.work.checker.journal.as_ref())
+    }
+
+    /// Empties a journal on another device. Where the superblock of a journal should be is something
+    /// else: then the volume has no journal from now on, and nothing is written there.
+    fn empty_external(&mut self, external: &External) -> Result<(), FsError> {
+        if !external.has_magic()? {
+            return superblock::drop_journal(self.work.disk);
+        }
+        self.work.journal_writes += u64::from(external.reset()?);
+        journal::note_recovered(self.work.disk)
     }
 
     /// Gives the journal's inode the map copied in the superblock, if that still leads to a
@@ -162,7 +181,7 @@ impl<'w, 'a> JournalRepair<'w, 'a> {
         }
         let mut head = zeros;
         let count = u32::try_from(blocks.len()).unwrap_or(u32::MAX);
-        journal::reset(&mut head, count, sb.block_size);
+        journal::reset(&mut head, count, sb.block_size, 1);
         self.work.disk.put(at, &head)?;
         self.work.disk.flush()?;
         inode.write(volume, self.work.disk)?;
@@ -177,6 +196,10 @@ impl<'w, 'a> JournalRepair<'w, 'a> {
     /// Errors of the device.
     pub(super) fn clear_fields(&mut self) -> Result<(), FsError> {
         let volume = &self.work.checker.volume;
+        if let Some(external) = self.external(volume)? {
+            self.work.journal_writes += u64::from(external.clear_foreign_fields()?);
+            return Ok(());
+        }
         let inode = volume.inodes().read(Ino::new(volume.sb.raw.s_journal_inum.get()))?;
         let Some(run) = volume.maps().map_block(&inode, Lbn::ZERO)? else { return Ok(()) };
         let at = byte_of(&volume.sb, run.extent.start);

@@ -3,18 +3,17 @@
 use super::Work;
 use super::inode::InodeMut;
 use super::journal::JournalRepair;
-use super::superblock::byte_of;
+use super::superblock::{self, byte_of};
 use crate::check::salvage::salvage;
 use crate::check::seen::CheckedInode;
-use crate::encode::mapping::{
-    Piece, block_map, extent_tree, extent_tree_blocks, extents_of, indirect_blocks,
-};
+use crate::check::shared::{self, Owned};
+use crate::encode::mapping::{Piece, block_map, blocks_of_map, extent_tree, push};
 use crate::encode::rewrite::seal_extent_block;
-use crate::ondisk::{flags, special};
+use crate::ondisk::{flags, ro_compat, special};
 use crate::reserved::OwnFile;
 use crate::superblock::Super;
 use seekless_fs::field::{index, wide};
-use seekless_fs::plan::{Placed, Run};
+use seekless_fs::plan::Placed;
 use seekless_fs::{FileKind, FsError, Location};
 use seekless_units::{BlockNo, Extent, GroupNo, Ino, Lbn};
 use std::collections::HashSet;
@@ -185,6 +184,34 @@ impl Work<'_> {
         moved
     }
 
+    /// Gives each file its own copy of the blocks that it shares, then clears the feature. There is
+    /// room for all, as the check has counted: a file keeps its old map until all of its copies are on
+    /// the disk.
+    ///
+    /// # Errors
+    /// Errors of the device.
+    pub(super) fn unshare(&mut self) -> Result<bool, FsError> {
+        let checker = self.checker;
+        let mut owned = Owned::new(checker)?;
+        for ino in shared::inodes(checker) {
+            let inode = checker.volume.inodes().read(ino)?;
+            let no_space = || FsError::NoSpace("no cluster for a copy".into());
+            let take = &mut || self.space.cluster(checker).ok_or_else(no_space);
+            let Some(apart) = owned.part(checker, &inode, take)? else { continue };
+            for (from, to) in apart.copies {
+                self.copy_block(from, to)?;
+            }
+            let mut inode = InodeMut::read(&checker.volume, self.disk, ino)?;
+            if !self.put_map(&mut inode, &apart.pieces)? {
+                return Ok(false);
+            }
+            inode.write(&checker.volume, self.disk)?;
+        }
+        self.disk.flush()?;
+        superblock::clear_feature(self.disk, ro_compat::SHARED_BLOCKS)?;
+        Ok(true)
+    }
+
     fn copy_block(&mut self, from: BlockNo, to: BlockNo) -> Result<(), FsError> {
         debug_assert_ne!(from, to, "a block in use is not free");
         let sb = self.checker.sb();
@@ -202,13 +229,7 @@ impl Work<'_> {
         let sb = self.checker.sb();
         let size = sb.block_size;
         let has_extents = inode.has_flag(flags::EXTENTS);
-        let needed = if has_extents {
-            let extents = pieces.iter().map(|it| extents_of(it.placed.extent.len, it.unwritten));
-            extent_tree_blocks(extents.sum(), size)
-        } else {
-            let run = |it: &Piece| Run { lbn: it.placed.lbn, len: it.placed.extent.len };
-            indirect_blocks(&pieces.iter().map(run).collect::<Vec<_>>(), size)
-        };
+        let needed = blocks_of_map(pieces, has_extents, size);
         let mut blocks = Vec::new();
         for _ in 0..needed {
             match self.take_block() {
@@ -275,21 +296,6 @@ pub(super) fn count_clusters(sb: &Super, runs: impl Iterator<Item = Extent>) -> 
         last = Some(cluster);
     }
     count
-}
-
-/// Adds a piece of one block, joined to the last where they touch.
-fn push(pieces: &mut Vec<Piece>, piece: Piece) {
-    if let Some(last) = pieces.last_mut() {
-        let run = &mut last.placed;
-        let follows = run.lbn + run.extent.len == piece.placed.lbn
-            && run.extent.end() == piece.placed.extent.start
-            && last.unwritten == piece.unwritten;
-        if follows {
-            run.extent.len += 1;
-            return;
-        }
-    }
-    pieces.push(piece);
 }
 
 /// Pieces of a file that begins with its first block and has no holes.

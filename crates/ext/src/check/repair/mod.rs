@@ -19,7 +19,7 @@ mod map;
 mod orphans;
 mod place;
 mod resize;
-mod space;
+pub(super) mod space;
 mod superblock;
 
 use super::fix::{Fix, Stage, TOGETHER};
@@ -215,10 +215,14 @@ struct Repair {
     marked: bool,
     /// The block of multiple mount protection that was made in place of a damaged one.
     made_mmp: Option<Mmp>,
+    /// Writes to the device of a journal that is not in the volume.
+    journal_writes: u64,
     /// A copy of the superblock to start with counts until it is written.
     options: CheckOptions,
     /// All directories were written again, which later findings are due to.
     is_optimized: bool,
+    /// So are findings after files got copies of the blocks that they shared.
+    is_unshared: bool,
 }
 
 /// The state of the image after a round.
@@ -237,6 +241,8 @@ struct Work<'a> {
     has_sacrificed: bool,
     /// The block of multiple mount protection that was made.
     made_mmp: Option<Mmp>,
+    /// Writes to the device of a journal that is not in the volume.
+    journal_writes: u64,
 }
 
 impl Repair {
@@ -248,8 +254,10 @@ impl Repair {
             given_up: HashSet::new(),
             marked: false,
             made_mmp: None,
+            journal_writes: 0,
             options: options.clone(),
             is_optimized: false,
+            is_unshared: false,
         }
     }
 
@@ -259,7 +267,13 @@ impl Repair {
             mmp.release(&mut self.disk)?;
         }
         let (rounds, left) = done?;
-        Ok(self.found.end(&left, rounds, self.disk.writes()))
+        let writes = self.writes();
+        Ok(self.found.end(&left, rounds, writes))
+    }
+
+    /// Number of writes, to both devices.
+    fn writes(&self) -> u64 {
+        self.disk.writes() + self.journal_writes
     }
 
     /// The number of rounds, and the findings that are left.
@@ -270,7 +284,8 @@ impl Repair {
             let mut left = checker.report.findings.clone();
             left.retain(|finding| !is_ours(self.marked, finding));
             let (marked, is_optimized) = (self.marked, self.is_optimized);
-            self.found.merge(&checker.report, |finding| is_optimized || is_ours(marked, finding));
+            let is_rewritten = is_optimized || self.is_unshared;
+            self.found.merge(&checker.report, |finding| is_rewritten || is_ours(marked, finding));
             match self.round(&checker, &left)? {
                 Round::Again => {}
                 Round::Clean if self.options.optimizes_directories && !is_optimized => {
@@ -297,7 +312,7 @@ impl Repair {
             return Ok(Round::Stuck);
         }
         check_writable(checker)?;
-        let before = (self.disk.writes(), self.given_up.len());
+        let before = (self.writes(), self.given_up.len());
         let fixes = checker.fixes.first(&TOGETHER);
         // Before the journal is replayed its superblock is the only one to go by.
         let is_early =
@@ -311,6 +326,7 @@ impl Repair {
         if fixes.contains(&Fix::Superblock) {
             self.options.start.block = None;
         }
+        self.is_unshared |= fixes.contains(&Fix::Unshare);
         if checker.fixes.are_from(Stage::Links)
             && (fixes.is_empty() || checker.lost_groups.is_empty())
         {
@@ -320,7 +336,7 @@ impl Repair {
             }
             superblock::finish(checker, &mut self.disk, is_whole)?;
         }
-        let now = (self.disk.writes(), self.given_up.len());
+        let now = (self.writes(), self.given_up.len());
         debug_assert!(now.0 >= before.0 && now.1 >= before.1, "nothing is taken back");
         Ok(if now == before { Round::Stuck } else { Round::Again })
     }
@@ -387,6 +403,7 @@ impl Repair {
             self.given_up.insert(Fix::LostFound);
         }
         self.made_mmp = work.made_mmp.or(self.made_mmp);
+        self.journal_writes += work.journal_writes;
         Ok(())
     }
 }
@@ -403,6 +420,11 @@ fn is_mendable(finding: &Finding) -> bool {
 
 /// Refuses a volume with features that a repair does not keep up.
 fn check_writable(checker: &Checker) -> Result<(), FsError> {
+    if let Some(short) = checker.report.findings.iter().find(|it| it.is(problems::SUPERBLOCK_SIZE))
+    {
+        let text = format!("{}: either the superblock or the partition table is wrong", short.what);
+        return Err(FsError::Refused(text.into()));
+    }
     let features = features::unsupported(&checker.sb().raw);
     // The repair begins with those that a copy of the superblock lacks.
     let cleared = features::contradicted(&checker.volume).filter(|_| !checker.from_copy);
@@ -421,7 +443,7 @@ fn check_writable(checker: &Checker) -> Result<(), FsError> {
 
 impl<'a> Work<'a> {
     fn new(checker: &'a Checker, disk: &'a mut Patches, space: Space) -> Self {
-        Self { checker, disk, space, has_sacrificed: false, made_mmp: None }
+        Self { checker, disk, space, has_sacrificed: false, made_mmp: None, journal_writes: 0 }
     }
 }
 
@@ -446,7 +468,7 @@ impl Work<'_> {
             Fix::Mmp(at) => return self.make_mmp(at),
             Fix::LargeFile => superblock::set_feature(self.disk, ro_compat::LARGE_FILE)?,
             Fix::ManyLinks => superblock::set_feature(self.disk, ro_compat::DIR_NLINK)?,
-            Fix::Replay => crate::journal::repair_home(self.disk)?,
+            Fix::Replay => crate::journal::repair_home(self.disk, self.checker.journal.as_ref())?,
             Fix::EmptyJournal => JournalRepair::of(self).empty()?,
             Fix::JournalInode(ino) => JournalRepair::of(self).restore(ino)?,
             Fix::JournalFields => JournalRepair::of(self).clear_fields()?,
@@ -515,6 +537,7 @@ impl Work<'_> {
             Fix::Connect(ino) => return self.connect(&[ino]),
             Fix::LostFound => return self.connect(&[]),
             Fix::QuotaFile(ino) => return self.write_quotas(ino),
+            Fix::Unshare => return self.unshare(),
             Fix::Links(ino, links) => {
                 self.change(ino, |it| it.core_mut().i_links_count = links.into())?;
             }

@@ -9,7 +9,7 @@ use std::ops::Range;
 
 /// Clusters that a repair allocates: those found unused. A crash may leave them unmarked in a bitmap.
 /// Without bigalloc a cluster is a block.
-pub(super) struct Space {
+pub(in crate::check) struct Space {
     used: Bits,
     /// Clusters that the bitmaps on the disk mark as used, once one is asked for. An inode whose
     /// mode or size is yet to be mended has claimed none of its blocks, and they are marked.
@@ -21,13 +21,13 @@ pub(super) struct Space {
 }
 
 impl Space {
-    pub(super) fn new(used: Bits) -> Self {
+    pub(in crate::check) fn new(used: Bits) -> Self {
         Self { used, marked: None, next: 0, next_marked: 0 }
     }
 
     /// Takes a cluster of the volume: one that is not marked as used, if there is one; `None` when
     /// none is free. Returns its first block.
-    pub(super) fn cluster(&mut self, checker: &Checker) -> Option<BlockNo> {
+    pub(in crate::check) fn cluster(&mut self, checker: &Checker) -> Option<BlockNo> {
         let all = clusters_in(checker.sb(), whole(checker.sb()));
         let marked = self.marked.get_or_insert_with(|| marked_clusters(checker));
         let mut at = self.next.max(all.start);

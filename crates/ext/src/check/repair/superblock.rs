@@ -8,7 +8,7 @@ use crate::ondisk::{
     CHECKSUM_CRC32C, IBlock, INODE_CORE_SIZE, INODE_EXTRA_SIZE, OrderedMark, STATE_ERRORS,
     STATE_VALID, SUPERBLOCK_SIZE, Superblock, compat, incompat, ro_compat, special,
 };
-use crate::superblock::Super;
+use crate::superblock::{Super, clear_errors};
 pub(super) use crate::superblock::{read_primary as read, write_primary as write};
 use seekless_fs::FsError;
 use seekless_fs::field::{index, le32, low16, low32};
@@ -177,6 +177,16 @@ pub(super) fn set_feature(disk: &mut Patches, feature: u32) -> Result<(), FsErro
     write(disk, raw)
 }
 
+/// Clears a feature without which kernels only read a volume.
+///
+/// # Errors
+/// Errors of the device.
+pub(super) fn clear_feature(disk: &mut Patches, feature: u32) -> Result<(), FsError> {
+    let mut raw = read(disk)?;
+    raw.s_feature_ro_compat = (raw.s_feature_ro_compat.get() & !feature).into();
+    write(disk, raw)
+}
+
 /// Clears the feature for a nonempty orphan file.
 ///
 /// # Errors
@@ -221,16 +231,7 @@ pub(super) fn finish(checker: &Checker, disk: &mut Patches, clean: bool) -> Resu
         return Ok(());
     }
     raw.s_state = ((raw.s_state.get() | STATE_VALID) & !STATE_ERRORS).into();
-    // The kernel's record of errors is cleared with them.
-    let from = std::mem::offset_of!(Superblock, s_error_count);
-    let to = std::mem::offset_of!(Superblock, s_mount_opts);
-    if let Some(told) = raw.as_mut_bytes().get_mut(from..to) {
-        told.fill(0);
-    }
-    raw.s_first_error_time_hi = 0;
-    raw.s_last_error_time_hi = 0;
-    raw.s_first_error_errcode = 0;
-    raw.s_last_error_errcode = 0;
+    clear_errors(&mut raw);
     write(disk, raw)
 }
 
@@ -280,6 +281,7 @@ pub(super) fn drop_journal(disk: &mut Patches) -> Result<(), FsError> {
     raw.s_feature_compat = bits.into();
     raw.s_feature_incompat = (raw.s_feature_incompat.get() & !incompat::RECOVER).into();
     raw.s_journal_inum = 0.into();
+    raw.s_journal_dev = 0.into();
     raw.s_journal_uuid = [0; 16];
     raw.s_jnl_backup_type = 0;
     raw.s_jnl_blocks = [0.into(); 17];

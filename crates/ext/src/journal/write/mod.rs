@@ -17,6 +17,7 @@
 mod encode;
 mod state;
 
+use super::external::External;
 use super::form::{Form, place};
 use super::log::Log as Reader;
 use crate::inode::Inode;
@@ -216,7 +217,7 @@ fn usable<'a>(
     volume: &'a Volume,
     inode: &Inode,
 ) -> Result<(Reader<'a>, JournalSuperblock), FsError> {
-    let mut log = Reader::open(volume, inode)?;
+    let mut log = Reader::open(volume, inode, false)?;
     log.distrust()?;
     let superblock = state::parse(&log.block(0)?)?;
     state::check(&superblock)?;
@@ -235,15 +236,29 @@ fn usable<'a>(
 /// # Errors
 /// Errors of the device, and for a journal that cannot be read.
 pub(crate) fn note_abort(disk: &mut Patches) -> Result<(), FsError> {
-    note_error(disk, ABORTED)
+    note_error(disk, None, ABORTED)
 }
 
 /// Sets `s_errno` of a volume's journal on the device.
 ///
 /// # Errors
 /// As [`note_abort`].
-pub(super) fn note_error(disk: &mut Patches, error: i32) -> Result<(), FsError> {
+pub(super) fn note_error(
+    disk: &mut Patches,
+    external: Option<&External>,
+    error: i32,
+) -> Result<(), FsError> {
     let volume = Volume::open(disk.device().clone(), true)?;
+    if let Some(external) = external {
+        let (log, mut sb) = Reader::head(&volume, external)?;
+        sb.s_errno = error.cast_unsigned().into();
+        state::seal(&mut sb, &log.form);
+        let mut block = external.block(external.head)?;
+        if let Some(head) = block.get_mut(..size_of::<JournalSuperblock>()) {
+            head.copy_from_slice(sb.as_bytes());
+        }
+        return external.put_head(&block).map(drop);
+    }
     let (log, mut sb) = Reader::head(&volume, &journal_inode(&volume)?)?;
     let Some(first) = log.map.runs.first() else { return Err(truncated(place())) };
     sb.s_errno = error.cast_unsigned().into();
@@ -257,10 +272,13 @@ pub(super) fn note_error(disk: &mut Patches, error: i32) -> Result<(), FsError> 
 ///
 /// # Errors
 /// As [`note_abort`].
-pub(super) fn has_error(disk: &Patches) -> Result<bool, FsError> {
+pub(super) fn has_error(disk: &Patches, external: Option<&External>) -> Result<bool, FsError> {
     let volume = Volume::open(disk.device().clone(), true)?;
-    let (_, sb) = Reader::head(&volume, &journal_inode(&volume)?)?;
-    Ok(sb.s_errno.get() != 0)
+    let error = match external {
+        Some(external) => super::error_of(&volume, external),
+        None => super::error_of(&volume, &journal_inode(&volume)?),
+    };
+    Ok(error? != 0)
 }
 
 /// The inode that holds a volume's journal.

@@ -171,7 +171,7 @@ fn recovered(
         check_usable(&volume)?;
     }
     let volume = if volume.sb.has_incompat(incompat::RECOVER) {
-        recover_home(&mut Patches::new(device.clone()))?;
+        recover_home(&mut Patches::new(device.clone()), None)?;
         let volume = Volume::open(device.clone(), false)?;
         permit::features(&volume.sb, discipline)?;
         volume

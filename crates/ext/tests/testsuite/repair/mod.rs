@@ -1,5 +1,6 @@
 //! Images that are damaged, repaired, and judged by e2fsck where it is there.
 
+mod external;
 mod interrupted;
 pub(crate) mod judge;
 pub(crate) mod keeps;

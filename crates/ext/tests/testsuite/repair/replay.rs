@@ -29,7 +29,7 @@ const SHAPES: [(&str, usize, &[&str], &str); 5] = [
 const TOLD: [std::ops::Range<usize>; 5] =
     [0x2C..0x34, 0x40..0x44, 0x178..0x180, 0x274..0x27C, 0x3FC..0x400];
 
-fn run(program: &str, args: &[&str]) -> String {
+pub(super) fn run(program: &str, args: &[&str]) -> String {
     let out = Command::new(program).args(args).env("LC_ALL", "C").output().expect(program);
     assert!(out.status.success(), "{program} {args:?}: {out:?}");
     String::from_utf8_lossy(&out.stdout).into_owned()
@@ -74,7 +74,7 @@ fn waiting(path: &Path, block: usize, options: &[&str], open: &str) -> Vec<usize
 
 /// The bytes at which two volumes differ, in blocks of 1,024, but for what is
 /// [`TOLD`] of the volume in its superblock.
-fn differences(ours: &[u8], theirs: &[u8]) -> Vec<usize> {
+pub(super) fn differences(ours: &[u8], theirs: &[u8]) -> Vec<usize> {
     let pairs = ours.chunks(1024).zip(theirs.chunks(1024)).enumerate();
     pairs
         .filter(|&(number, (one, two))| {
