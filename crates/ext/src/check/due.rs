@@ -73,20 +73,23 @@ pub struct VolumeState {
     pub is_pending: bool,
 }
 
-/// The state of a volume at a time. `journal` is the device of its journal, if that is not in the
-/// volume.
+/// The state of a volume at a time. `journal_device` has its journal, if that is not in
+/// the volume.
 ///
 /// # Errors
 /// [`FsError::Corrupt`] if the superblock is not sound, [`FsError::Unsupported`] with a feature
 /// that is not read, [`FsError::Device`].
 pub fn state(
     device: &Arc<dyn BlockDevice>,
-    journal: Option<&Arc<dyn BlockDevice>>,
+    journal_device: Option<&Arc<dyn BlockDevice>>,
     now: Timestamp,
 ) -> Result<VolumeState, FsError> {
     let volume = Volume::open(device.clone(), false)?;
     refuse_unsupported(&volume)?;
     let sb = &volume.sb;
+    if sb.has_incompat(incompat::RECOVER) && journal_device.is_none() {
+        journal::refuse_missing(sb)?;
+    }
     let (free_blocks, free_inodes) = volume.bitmaps().free_totals();
     let label = &sb.raw.s_volume_name;
     let end = label.iter().position(|&byte| byte == 0).unwrap_or(label.len());
@@ -98,7 +101,7 @@ pub fn state(
         label: label.get(..end).unwrap_or_default().to_vec(),
         inodes: (inodes - u64::from(free_inodes).min(inodes), inodes),
         blocks: (sb.blocks - free_blocks.min(sb.blocks), sb.blocks),
-        due: due(&volume, journal, now)?,
+        due: due(&volume, journal_device, now)?,
         mounts_left: has_limit.then(|| most - mounts.min(most)),
         is_pending: sb.has_incompat(incompat::RECOVER),
     })

@@ -194,10 +194,8 @@ impl MetadataPass<'_> {
         let impossible = self.checker.impossible_fields();
         for (field, value) in &impossible {
             // The first revision has no features; they are kept.
-            let has_journal = self.checker.sb().has_compat(compat::HAS_JOURNAL);
-            let is_expected = *field == "s_journal_inum"
-                || (*field == "s_journal_uuid" && !has_journal)
-                || (*field == "s_rev_level" && *value == 0);
+            let is_expected =
+                *field == "s_journal_inum" || (*field == "s_rev_level" && *value == 0);
             let what = format!("{field} is {value}");
             self.checker.graded(is_expected, problems::SUPERBLOCK_FIELDS, what, place);
         }

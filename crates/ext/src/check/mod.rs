@@ -1,11 +1,13 @@
 //! Checks a whole image in passes, as `e2fsck -fn` does.
 //!
-//! 0. [`metadata`]: superblock and group descriptors, against their copies
+//! 0. [`short`], [`metadata`], [`external`]: superblock and group descriptors, against their copies; a
+//!    journal on another device
 //! 1. [`inodes`], [`fields`], [`reserved`], [`resize_inode`], [`attributes`]: every inode, its blocks, its attributes
 //! 2. [`names`], [`index`]: every directory and the inodes of its entries
 //! 3. [`paths`]: directories that are not connected to the root
 //! 4. [`links`]: link counts, unreferenced inodes, shared attributes
-//! 5. [`groups`], [`quotas`]: bitmaps, counts, and the usage in quota files
+//! 5. [`groups`], [`quotas`]: bitmaps, counts, and the usage in quota files; last [`shared`], if
+//!    requested: blocks that files share
 //!
 //! Transactions in the journal are replayed in memory first, as a mount would. A damaged part is
 //! reported and passed over; the check itself fails only when the device does, or nothing says how

@@ -65,10 +65,7 @@ seekless_fs::problems! {
     }
     SUPERBLOCK_FIELDS = {
         code: "superblock.fields", phase: 0,
-        preen: Preen::Depends(
-            "for the journal's inode, for its UUID without a journal, and for the first revision with \
-             features",
-        ),
+        preen: Preen::Depends("for the journal's inode, and for the first revision with features"),
         text: "values that no other field depends on, but for which e2fsck rejects the \
                superblock: revision, first_meta_bg, reserved blocks, clusters per group, flex_bg size, \
                descriptor size, journal inode",

@@ -64,9 +64,6 @@ pub(super) fn check_resize_inode(pass: &mut InodePass<'_>, inode: &Inode) -> Res
 /// `i_blocks`.
 fn resize_state(checker: &Checker, inode: &Inode, double: BlockNo) -> Result<ResizeState, FsError> {
     use ResizeState::{Miscounted, Sound, Wrong};
-    if checker.sb().cluster_ratio > 1 {
-        return Ok(Sound);
-    }
     let map = checker.resize_map();
     let size = u64::from(checker.sb().block_size);
     let numbers = inode.core.i_block.0.chunks_exact(4);
@@ -106,7 +103,8 @@ fn resize_state(checker: &Checker, inode: &Inode, double: BlockNo) -> Result<Res
             return Ok(Wrong);
         }
     }
-    let sectors = count * (size >> 9);
+    // Each block counts as a cluster.
+    let sectors = count * (size >> 9) * u64::from(checker.sb().cluster_ratio);
     let is_counted = checker.volume.inodes().allocated_sectors(inode) == sectors;
     Ok(if is_counted { Sound } else { Miscounted })
 }

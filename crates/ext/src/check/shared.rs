@@ -47,7 +47,7 @@ impl Owned {
     }
 
     /// The new places of a file's blocks, in clusters that `take` finds; `None` for a file that
-    /// shares no block. `Err` with the error of `take`, or for a damaged map.
+    /// shares no block, or keeps all that it shares. `Err` with the error of `take`, or for a damaged map.
     pub(super) fn part(
         &mut self,
         checker: &Checker,
@@ -57,11 +57,12 @@ impl Owned {
         let map = checker.volume.maps().block_map(inode)?;
         let is_shared =
             |run: Extent| checker.sb().clusters_of(run).any(|at| checker.twice.get(index(at)));
-        let shares = map.runs.iter().any(|run| is_shared(run.extent))
-            || map.index.iter().any(|node| is_shared(Extent::new(node.block, 1)));
+        let has_shared_index = map.index.iter().any(|node| is_shared(Extent::new(node.block, 1)));
+        let shares = map.runs.iter().any(|run| is_shared(run.extent)) || has_shared_index;
         if !shares {
             return Ok(None);
         }
+        let mut is_moved = has_shared_index;
         let ratio = u64::from(checker.sb().cluster_ratio);
         let mut apart = Apart { pieces: Vec::new(), copies: Vec::new() };
         // The last cluster of the file, and the block at which its copy begins.
@@ -78,6 +79,7 @@ impl Owned {
                 };
                 last = Some((logical, physical, start));
                 let at = start.map_or(block, |start| start + lbn.get() % ratio);
+                is_moved |= at != block;
                 if at != block && !run.unwritten {
                     apart.copies.push((block, at));
                 }
@@ -85,7 +87,8 @@ impl Owned {
                 push(&mut apart.pieces, Piece { placed, unwritten: run.unwritten });
             }
         }
-        Ok(Some(apart))
+        // The first file with a block keeps its map.
+        Ok(is_moved.then_some(apart))
     }
 }
 

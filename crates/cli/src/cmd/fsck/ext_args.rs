@@ -34,7 +34,7 @@ pub(crate) struct E2fsckArgs {
     /// Write directories of several blocks again, sorted and without gaps
     #[arg(short = 'D')]
     optimize: bool,
-    /// journal_only, fixes_only and other options of e2fsck
+    /// journal_only, unshare_blocks, discard and other options of e2fsck
     #[arg(short = 'E', value_name = "OPTIONS", value_delimiter = ',')]
     extended: Vec<String>,
     /// Check in full even if the volume is marked clean

@@ -3,7 +3,7 @@
 
 use super::Work;
 use super::inode::InodeMut;
-use super::map::contiguous;
+use super::map::{contiguous, sectors_per_cluster};
 use super::superblock::{byte_of, time};
 use crate::check::checker::Checker;
 use crate::encode::resize::ResizeMap;
@@ -44,10 +44,6 @@ impl Work<'_> {
     /// Errors of the device.
     pub(super) fn restore_resize(&mut self, ino: Ino) -> Result<bool, FsError> {
         let volume = &self.checker.volume;
-        // It lists blocks, which are parts of clusters.
-        if volume.sb.cluster_ratio > 1 {
-            return Ok(false);
-        }
         let map = self.checker.resize_map();
         let place = Location::of("resize inode").in_inode(ino);
         let old = volume.inodes().read(ino).map(|inode| indirect::double_block(&inode));
@@ -75,12 +71,14 @@ impl Work<'_> {
         }
         let extra = volume.sb.raw.s_want_extra_isize.get();
         let time = time(self.checker.sb());
+        let sectors = sectors_per_cluster(&volume.sb);
         self.change(ino, |inode: &mut InodeMut| {
             inode.begin(OWN_FILE_MODE, extra, time);
             inode.core_mut().i_links_count = 1.into();
             inode.set_len(len * size);
             inode.set_map(i_block);
-            inode.set_sectors(map.count() * (size >> 9));
+            // Each block counts as a cluster.
+            inode.set_sectors(map.count() * sectors);
         })?;
         Ok(true)
     }

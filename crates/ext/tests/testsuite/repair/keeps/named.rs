@@ -456,6 +456,48 @@ fn a_resize_inode_without_a_mode_is_restored() {
     }
 }
 
+/// With `bigalloc` each block of the resize inode counts as a cluster; it is checked and made again as
+/// on other volumes.
+#[test]
+fn a_resize_inode_on_a_volume_with_clusters_is_restored() {
+    if !is_there() {
+        return;
+    }
+    let image = Scratch::new("keeps-clusters");
+    let mut mke2fs = Command::new("mke2fs");
+    let features = "bigalloc,resize_inode,^has_journal";
+    mke2fs.args(["-q", "-F", "-t", "ext4", "-O", features, "-b", "1024", "-C", "2048"]);
+    let made = mke2fs.args(["-g", "2048"]).arg(image.path()).arg("12M").output().expect("mke2fs");
+    assert!(made.status.success(), "{made:?}");
+    let bytes = fs::read(image.path()).expect("image");
+    let report = seekless_ext::check(Arc::new(MemoryDevice::new(bytes.clone()))).expect("check");
+    assert!(report.is_clean(), "{:#?}", report.findings);
+    for commands in [
+        "sif <7> blocks 7",
+        "sif <7> block[DIND] 0",
+        "sif <7> size 1024",
+        "sif <7> mode 0",
+        "clri <7>",
+        "zap_block -f <7> 12 -p 0",
+        "zap_block -f <7> -p 0 268",
+    ] {
+        fs::write(image.path(), &bytes).expect("image");
+        debugfs(image.path(), &format!("{commands}\n"));
+        let damaged = fs::read(image.path()).expect("image");
+        if damaged == bytes {
+            continue;
+        }
+        let device = Arc::new(MemoryDevice::new(damaged.clone()));
+        let preened = preen(device).expect("preen").outcome;
+        let (code, said) = e2fsck("-fp", image.path());
+        assert_eq!(preened == Outcome::Left, code == 4, "{commands}: {said}");
+        assert_eq!(preened == Outcome::Clean, code == 0, "{commands}: {said}");
+        if code != 0 {
+            repaired(damaged);
+        }
+    }
+}
+
 /// Without the feature, an inode that is not in use has no flag for extents.
 #[test]
 fn an_unused_inode_has_no_extents_without_the_feature() {
