@@ -14,6 +14,10 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::subscriber::with_default;
+use tracing::{Event, Metadata, Subscriber};
 
 /// `mmp_seq` of a volume that nobody uses, and of one that a check changes.
 const CLEAN: u32 = 0xFF4D_4D50;
@@ -105,6 +109,59 @@ impl BlockDevice for Watched {
 
     fn flush(&self) -> Result<(), DeviceError> {
         self.inner.flush()
+    }
+}
+
+/// The messages of events of `tracing`.
+#[derive(Clone, Default)]
+struct Messages(Arc<Mutex<Vec<String>>>);
+
+impl Visit for Messages {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        if field.name() == "message" {
+            self.0.lock().expect("lock").push(format!("{value:?}"));
+        }
+    }
+}
+
+impl Subscriber for Messages {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        event.record(&mut self.clone());
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+/// A wait is told before it begins, with its length: twice as long where a host may use the volume.
+#[test]
+fn a_wait_for_other_hosts_is_told() {
+    if !is_there() {
+        return;
+    }
+    let (bytes, at) = volume("^metadata_csum", "");
+    for (number, wait) in [(CLEAN, 11), (77, 22)] {
+        let mut bytes = bytes.clone();
+        set_sequence(&mut bytes, at, number);
+        let messages = Messages::default();
+        let told = messages.clone();
+        let (options, seconds) = pausing(move || {
+            let told = told.0.lock().expect("lock").join("\n");
+            assert!(told.contains(&format!("waiting {wait} seconds")), "{told}");
+        });
+        with_default(messages, || repair_with(Arc::new(MemoryDevice::new(bytes)), &options))
+            .expect("repair");
+        assert_eq!(seconds.load(Ordering::Relaxed), wait);
     }
 }
 

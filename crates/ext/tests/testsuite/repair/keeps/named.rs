@@ -475,7 +475,6 @@ fn a_resize_inode_on_a_volume_with_clusters_is_restored() {
     for commands in [
         "sif <7> blocks 7",
         "sif <7> block[DIND] 0",
-        "sif <7> size 1024",
         "sif <7> mode 0",
         "clri <7>",
         "zap_block -f <7> 12 -p 0",
