@@ -136,7 +136,7 @@ impl External {
     /// Whether transactions of another volume wait in it: of one that is alone in its list of users.
     /// A superblock with a wrong checksum says nothing.
     fn is_foreign(&self, sb: &JournalSuperblock) -> bool {
-        let mut summed = sb.clone();
+        let mut summed = *sb;
         summed.s_checksum = 0.into();
         let is_sound = sb.s_feature_incompat.get() & WITH_SUM == 0
             || crc32c(!0, summed.as_bytes()) == sb.s_checksum.get();
