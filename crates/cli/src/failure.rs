@@ -68,7 +68,7 @@ fn option(term: Term) -> &'static str {
         Term::Older => "--like",
         Term::Shared => "--share",
         Term::HoldOut => "--holdout",
-        Term::JournalDevice => "-j",
+        Term::JournalDevice => "seekless check -j",
     }
 }
 

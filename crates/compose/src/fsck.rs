@@ -89,7 +89,7 @@ pub fn fsck(
         true => seekless_images::device_locked(path, place)?,
         false => seekless_images::device_in_use(path, place)?,
     };
-    let options = with_journal(&raw, request, is_written)?;
+    let options = with_journal(&raw, request, is_written, &about)?;
     let has_copy = request.options.start.block.is_some();
     if request.now.is_none() && !has_copy && !to_check(raw.as_ref()).is(&EXT) {
         let what = format!("{}: these options are for ext images", path.display());
@@ -117,10 +117,11 @@ fn with_journal(
     device: &Arc<dyn BlockDevice>,
     request: &Request,
     is_written: bool,
+    about: &dyn Fn(FsError) -> Error,
 ) -> Result<CheckOptions, Error> {
     let mut options = request.options.clone();
     if let Some(path) = &request.journal
-        && seekless_ext::has_external_journal(device.as_ref())?
+        && seekless_ext::has_external_journal(device.as_ref()).map_err(about)?
     {
         let place = Place::default();
         options.journal = Some(match is_written {

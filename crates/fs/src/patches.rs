@@ -9,15 +9,17 @@ use std::sync::Arc;
 /// The device under repair.
 pub struct Patches {
     device: Arc<dyn BlockDevice>,
+    /// Something may be in a cache that is not on stable storage.
     dirty: bool,
     writes: u64,
 }
 
 impl Patches {
-    /// Creates a writer without writes.
+    /// Creates a writer without writes. Its first flush always reaches the device: writes of a
+    /// process that was killed may be in a cache only, and are not repeated where nothing differs.
     #[must_use]
     pub fn new(device: Arc<dyn BlockDevice>) -> Self {
-        Self { device, dirty: false, writes: 0 }
+        Self { device, dirty: true, writes: 0 }
     }
 
     /// The device under repair, including all writes.

@@ -16,11 +16,15 @@ fn codes(scratch: &Scratch, image: &str, options: &[&str], journal: Option<&str>
     };
     let run = |program: &mut Command| {
         let volume = copy(image, "volume");
-        let journal = journal.map(|of| copy(of, "device"));
-        let journal: Vec<&str> = journal.iter().flat_map(|it| ["-j", it]).collect();
+        let device = journal.map(|of| (of, copy(of, "device")));
+        let journal: Vec<&str> = device.iter().flat_map(|(_, it)| ["-j", it]).collect();
         let (code, said) = answer(program.args(options).args(&journal).arg(&volume));
         if options[0].contains('n') {
-            assert!(fs::read(&volume).expect("image") == fs::read(image).expect("image"));
+            let is_same = |one: &str, two: &str| {
+                fs::read(one).expect("image") == fs::read(two).expect("image")
+            };
+            assert!(is_same(&volume, image), "{options:?}: written");
+            assert!(device.as_ref().is_none_or(|(of, it)| is_same(of, it)), "{options:?}: written");
         } else if code < 2 {
             let (left, judged) =
                 answer(Command::new("e2fsck").arg("-fn").args(&journal).arg(&volume));

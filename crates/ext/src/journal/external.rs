@@ -57,7 +57,7 @@ pub(crate) fn refuse_missing(sb: &Super) -> Result<(), FsError> {
         return Ok(());
     }
     let uuid = uuid_text(&sb.raw.s_journal_uuid);
-    let what = format!("the journal is on another device, with UUID {uuid}: name it with ");
+    let what = format!("the journal to be replayed is on another device, with UUID {uuid}: use ");
     Err(FsError::Refused(Text::from(what).then(Term::JournalDevice)))
 }
 
@@ -90,12 +90,12 @@ impl External {
         };
         let has_feature = raw.s_feature_incompat.get() & incompat::JOURNAL_DEV != 0;
         if raw.s_magic.get() != SUPERBLOCK_MAGIC || !has_feature {
-            return refuse("the device is no journal (mke2fs -O journal_dev makes one)".into());
+            return refuse("the device has no journal (mke2fs -O journal_dev makes one)".into());
         }
         let (found, wanted) = (&raw.s_uuid, &volume.raw.s_journal_uuid);
         if found != wanted {
             let (found, wanted) = (uuid_text(found), uuid_text(wanted));
-            return refuse(format!("this journal has UUID {found}, that of the volume {wanted}"));
+            return refuse(format!("the device has UUID {found}, but the volume names {wanted}"));
         }
         if !is_sealed(&raw) {
             return refuse(
@@ -110,6 +110,11 @@ impl External {
             journal: raw.s_uuid,
             user: volume.raw.s_uuid,
         };
+        let there = device.len().get() / u64::from(volume.block_size);
+        let blocks = there.min(u64::from(external.blocks));
+        if blocks <= u64::from(external.head) {
+            return refuse(format!("the journal has {blocks} blocks, not even its superblock"));
+        }
         let Some(sb) = external.superblock()? else { return Ok(external) };
         let users = sb.s_nr_users.get();
         if users > 1 {
@@ -118,15 +123,18 @@ impl External {
         if users == 1 && external.is_foreign(&sb) {
             let other = sb.s_users.first_chunk().map(uuid_text).unwrap_or_default();
             return refuse(format!(
-                "changes of another volume, with UUID {other}, wait in this journal"
+                "the journal contains transactions of another volume, with UUID {other}"
             ));
         }
         Ok(external)
     }
 
     /// The journal's superblock, if it is one of the second version.
+    ///
+    /// # Errors
+    /// Errors of the device.
     fn superblock(&self) -> Result<Option<JournalSuperblock>, FsError> {
-        let Ok(block) = self.block(self.head) else { return Ok(None) };
+        let block = self.block(self.head)?;
         let sb: JournalSuperblock = parse(&block, 0).ok_or_else(|| truncated(place()))?;
         let is_second = sb.s_header.h_magic.get() == JOURNAL_MAGIC
             && sb.s_header.h_blocktype.get() == journal_block::SUPERBLOCK_V2;
@@ -143,10 +151,10 @@ impl External {
         sb.s_start.get() != 0 && is_sound && !sb.s_users.starts_with(&self.user)
     }
 
-    /// Blocks of the journal that are on the device.
+    /// Blocks of the journal. Those past the end of a device that was cut off cannot be read, as with
+    /// a defective device: they may contain transactions, and the journal is not to be emptied.
     pub(super) fn map(&self) -> BlockMap {
-        let there = self.device.len().get() / u64::from(self.block_size);
-        let extent = Extent::new(BlockNo::ZERO, there.min(u64::from(self.blocks)));
+        let extent = Extent::new(BlockNo::ZERO, u64::from(self.blocks));
         let run = Mapping { lbn: Lbn::ZERO, extent, unwritten: false };
         BlockMap { runs: vec![run], ..BlockMap::default() }
     }
