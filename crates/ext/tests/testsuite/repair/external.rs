@@ -382,13 +382,14 @@ fn a_power_cut_loses_no_transaction_of_a_journal_on_another_device() {
         preen_with(volume, &options(Some(journal)))
     };
     for (killed, least) in [(None, 4), (Some(0), 4), (Some(1), 1)] {
-        let mut begun = start.clone();
+        let (mut begun, mut kept) = (start.clone(), start.clone());
         if let Some(flushes) = killed {
             let both = Cached::of(start.clone(), start.clone(), flushes);
             repair(&both).expect_err("killed");
-            begun = both.lock().expect("lock").seen.clone();
+            let both = both.lock().expect("lock");
+            (begun, kept) = (both.seen.clone(), both.kept.clone());
         }
-        let both = Cached::of(begun, start.clone(), usize::MAX);
+        let both = Cached::of(begun, kept, usize::MAX);
         repair(&both).expect("repair");
         both.lock().expect("lock").note();
         let cuts = std::mem::take(&mut both.lock().expect("lock").cuts);
