@@ -30,7 +30,7 @@ use seekless_cache::{Log, LogCopy, LogTransaction, Stage};
 use seekless_device::BlockDevice;
 use seekless_fs::extents::union;
 use seekless_fs::patches::Patches;
-use seekless_fs::plan::in_place::{Changed, Copied, Limits, Occupied, Step};
+use seekless_fs::plan::in_place::{Changed, Copied, Occupied, Step, StepLimits};
 use seekless_fs::plan::{ObjectId, Placed, Space};
 use seekless_fs::{FileKind, FsError, Inspect, Location, Timestamp};
 use seekless_units::{BlockNo, ByteLen, Extent, GroupNo, Lba, Lbn};
@@ -168,9 +168,9 @@ type Copies = BTreeMap<BlockNo, Vec<u8>>;
 impl Mover<'_> {
     /// Limits of one step, so that it fits in one transaction.
     #[must_use]
-    pub fn limits(&self) -> Limits {
+    pub fn limits(&self) -> StepLimits {
         let most = usize::try_from(self.log.most()).unwrap_or(usize::MAX);
-        Limits {
+        StepLimits {
             blocks: (STEP_BYTES / self.block_size()).max(1),
             // For each, a block of an inode table, and mostly none of a map.
             objects: (most / 3).max(1),

@@ -64,7 +64,7 @@ pub struct Changed {
 
 /// Limits of one step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Limits {
+pub struct StepLimits {
     /// Number of blocks copied.
     pub blocks: u64,
     /// Number of objects changed.

@@ -7,7 +7,7 @@ mod volume;
 use people::{Action, People};
 use rand_core::SeedableRng;
 use rand_pcg::Pcg64Mcg;
-use seekless_fs::plan::in_place::Limits;
+use seekless_fs::plan::in_place::StepLimits;
 use seekless_layout::habits::{
     DAY, Estimate, FileId, Habits, Idle, MachineState, Proposal, Round, Rules, Seconds,
 };
@@ -21,7 +21,7 @@ use volume::{BLOCK, Volume};
 /// How often it is looked whether the machine is idle.
 const TICK: Seconds = 600;
 
-const LIMITS: Limits = Limits { blocks: 1 << 14, objects: 4096, groups: usize::MAX };
+const LIMITS: StepLimits = StepLimits { blocks: 1 << 14, objects: 4096, groups: usize::MAX };
 
 /// A move, as the outside sees it.
 struct Move {

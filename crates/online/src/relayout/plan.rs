@@ -4,7 +4,7 @@ use super::expected::Expected;
 use super::survey::{Reason, Survey};
 use super::target::{TRIES, Target};
 use seekless_ext::ExtImage;
-use seekless_fs::plan::in_place::Limits;
+use seekless_fs::plan::in_place::StepLimits;
 use seekless_fs::plan::{ObjectId, Placed, Space};
 use seekless_fs::{FsError, Inspect};
 use seekless_host::running;
@@ -171,11 +171,11 @@ impl Costs {
 }
 
 /// Limits of a step, given the free space.
-pub(crate) fn limits(free: &[Extent], block_size: u64) -> Limits {
+pub(crate) fn limits(free: &[Extent], block_size: u64) -> StepLimits {
     let room = free.iter().map(|run| run.len).sum::<u64>();
     // A step copies at most as many blocks as can make way at once.
     let blocks = (STEP / block_size).min(room.max(LEAST));
-    Limits { blocks, objects: STEP_FILES, groups: usize::MAX }
+    StepLimits { blocks, objects: STEP_FILES, groups: usize::MAX }
 }
 
 /// A simulated plan.

@@ -13,7 +13,7 @@ mod tests;
 
 use super::Touch;
 use seekless_fs::FsError;
-use seekless_fs::plan::in_place::{Limits, Occupied, Step};
+use seekless_fs::plan::in_place::{Occupied, Step, StepLimits};
 use seekless_fs::plan::{ObjectId, Run, Space};
 use seekless_units::{BlockNo, Extent};
 use state::{Making, State};
@@ -86,7 +86,7 @@ pub fn enough_for(blocks: u64, volume: u64, align: u64) -> u64 {
 /// A rearrangement in place: a sequence of steps.
 #[allow(missing_debug_implementations)]
 pub struct InPlace<'a> {
-    limits: Limits,
+    limits: StepLimits,
     group_len: u64,
     items: Vec<Item>,
     /// Items before this one are at their places.
@@ -114,7 +114,7 @@ impl<'a> InPlace<'a> {
         hot: &[Touch],
         align: u64,
         budget: Option<u64>,
-        limits: Limits,
+        limits: StepLimits,
     ) -> Result<Self, FsError> {
         debug_assert!(limits.blocks > 0 && limits.objects > 0 && limits.groups > 1);
         let group_len = space.tables.first().map_or(u64::MAX, |table| table.group.len).max(1);

@@ -6,7 +6,7 @@ use super::super::{Touch, objects};
 use super::{Item, MAP_RESERVE, MovedPart};
 use seekless_fs::FsError;
 use seekless_fs::extents::union;
-use seekless_fs::plan::in_place::{Limits, Occupied};
+use seekless_fs::plan::in_place::{Occupied, StepLimits};
 use seekless_fs::plan::{ObjectId, Placed, Run, Space};
 use seekless_units::{BlockNo, Extent, Lbn};
 use std::collections::{HashMap, HashSet};
@@ -124,7 +124,7 @@ pub(super) fn assign(
     space: &Space,
     hot: &[Touch],
     align: u64,
-    limits: Limits,
+    limits: StepLimits,
 ) -> Result<Assigned, FsError> {
     let items = items(occupied, space, hot, limits);
     let blocks: u64 = items.iter().map(|(_, what)| what.blocks()).sum();
@@ -183,7 +183,7 @@ fn items(
     occupied: &dyn Occupied,
     space: &Space,
     hot: &[Touch],
-    limits: Limits,
+    limits: StepLimits,
 ) -> Vec<(ObjectId, MovedPart)> {
     let sequence = HotSequence::new(occupied, &Held::none(space), hot);
     let mut own: HashMap<ObjectId, Vec<Run>> = HashMap::new();

@@ -88,7 +88,7 @@ impl Volume {
     }
 
     /// Does a step on a copy of the volume it was planned for, and checks its promises.
-    fn apply(&mut self, step: &Step, limits: Limits) {
+    fn apply(&mut self, step: &Step, limits: StepLimits) {
         assert!(step.changed.len() <= limits.objects + 1, "{}", step.changed.len());
         let before = self.clone();
         let mut taken = vec![false; self.blocks.len()];
@@ -217,7 +217,7 @@ fn touches(random: &mut Pcg64Mcg, volume: &Volume) -> Vec<Touch> {
 }
 
 /// Performs all steps; returns the progress.
-fn rearrange(volume: &mut Volume, hot: &[Touch], budget: u64, limits: Limits) -> Progress {
+fn rearrange(volume: &mut Volume, hot: &[Touch], budget: u64, limits: StepLimits) -> Progress {
     let before = volume.clone();
     let mut plan = InPlace::new(&before, &before.space(), hot, 16, Some(budget), limits)
         .expect("there is room");
@@ -233,7 +233,7 @@ fn rearrange(volume: &mut Volume, hot: &[Touch], budget: u64, limits: Limits) ->
     plan.progress()
 }
 
-const LIMITS: Limits = Limits { blocks: 64, objects: 20, groups: 16 };
+const LIMITS: StepLimits = StepLimits { blocks: 64, objects: 20, groups: 16 };
 
 /// The touched blocks by place, as far as they follow each other in the order of touch.
 fn order(volume: &Volume, hot: &[Touch]) -> Vec<u64> {
