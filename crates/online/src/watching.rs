@@ -4,6 +4,7 @@
 mod config;
 mod daemon;
 mod files;
+mod learn;
 mod listener;
 mod request;
 mod store;
@@ -12,6 +13,7 @@ mod work;
 pub use config::Config;
 pub use daemon::Daemon;
 pub use files::Names;
+pub use learn::{Learned, learn};
 pub use request::Running;
 use store::Lock;
 pub use store::{ROOT, Store};

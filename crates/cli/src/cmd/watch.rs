@@ -1,5 +1,6 @@
 //! `seekless watch`: learns the habits of a mounted file system, and lays out their files.
 
+mod learn;
 mod status;
 
 use crate::args::Global;
@@ -24,6 +25,7 @@ Examples:
   seekless watch run /srv --config /etc/seekless/srv.toml --dry-run
   systemctl enable --now seekless-watch@-.service       (the root file system)
   seekless watch status /
+  seekless watch learn / fleet.parquet
   seekless watch status / --html picture.html
   seekless watch now / --dry-run
   seekless watch forget / --habit 12
@@ -31,7 +33,7 @@ Examples:
 Files that are opened together again and again are habits. Their weight is the number
 of runs, each of which counts half after 7 days. When the machine is idle, habits that
 weigh enough are laid out as `seekless relayout` does, as far as that pays, and at most
-1G a day. All thresholds can be configured. WatchSubcommand was learnt is kept in
+1G a day. All thresholds can be configured. What was learned is kept in
 /var/lib/seekless. Needs root.
 
 docs/watch.md describes what is recorded, forgotten and moved, and the configuration.")]
@@ -47,10 +49,10 @@ enum WatchSubcommand {
         after_help = "Examples:\n  seekless watch run /\n  seekless watch run /srv --dry-run"
     )]
     Run(WatchRunArgs),
-    /// Move what pays now, whether or not the machine is idle
+    /// Move files now where it pays, whether or not the machine is idle
     ///
-    /// A daemon that runs for the volume does it; else it is done by what was learnt
-    /// before. The budget of the day holds.
+    /// A daemon that runs for the volume does it; otherwise this process does it, by the
+    /// stored habits. The budget of the day holds.
     #[command(after_help = "Examples:\n  seekless watch now / --dry-run")]
     Now(NowArgs),
     /// Show habits, what was moved for them, and their seeks before and now
@@ -58,7 +60,16 @@ enum WatchSubcommand {
         after_help = "Examples:\n  seekless watch status /\n  seekless watch status / --html picture.html"
     )]
     Status(status::StatusArgs),
-    /// Forget what was learnt; no daemon may run
+    /// Learn habits from traces or summaries of traces, each as if its programs had run here
+    ///
+    /// Each trace is a habit, or runs of one that is known: its files, in the order of their
+    /// first touch. The daemon must not be running.
+    #[command(after_help = "\
+Examples:
+  seekless watch learn / fleet.parquet
+  seekless watch learn /srv build.trace deploy.trace --runs 10")]
+    Learn(learn::LearnArgs),
+    /// Forget habits; the daemon must not be running
     #[command(after_help = "Examples:\n  seekless watch forget / --habit 12")]
     Forget(ForgetArgs),
 }
@@ -80,7 +91,7 @@ struct Common {
 struct WatchRunArgs {
     #[command(flatten)]
     common: Common,
-    /// Record, but only say what would be moved
+    /// Record, and move nothing: only report the moves that would pay
     #[arg(long)]
     dry_run: bool,
 }
@@ -89,7 +100,7 @@ struct WatchRunArgs {
 struct NowArgs {
     #[command(flatten)]
     common: Common,
-    /// Only say what would be moved
+    /// Move nothing: only report the moves that would pay
     #[arg(long)]
     dry_run: bool,
 }
@@ -115,6 +126,7 @@ pub(crate) fn run(command: &WatchCommand, global: &Global) -> Result<ExitCode, F
         }
         WatchSubcommand::Now(args) => now(args, signals, global)?,
         WatchSubcommand::Status(args) => status::run(args, signals, global)?,
+        WatchSubcommand::Learn(args) => learn::run(args, global)?,
         WatchSubcommand::Forget(args) => forget(args, global)?,
     }
     Ok(ExitCode::SUCCESS)
@@ -178,17 +190,23 @@ fn print(mount: &Path, answer: &Value, dry_run: bool, global: &Global) {
     }
 }
 
+/// Excludes a daemon, and other changes of the state.
+fn alone(store: &Store, mount: &Path) -> Result<impl Sized + use<>, Failure> {
+    if let Some(lock) = store.lock()? {
+        return Ok(lock);
+    }
+    let what = match Running::find(store)? {
+        Some(_) => "a daemon runs for it: stop it first",
+        None => "is worked on by hand, or a daemon begins or ends: try again",
+    };
+    Err(Failure::new(Kind::System, what).about(mount.display()))
+}
+
 fn forget(args: &ForgetArgs, global: &Global) -> Result<(), Failure> {
     let Common { mount, config, state } = &args.common;
     let config = Config::load(config.as_deref())?;
     let store = Store::new(state, &Target::open(mount)?)?;
-    let Some(_lock) = store.lock()? else {
-        let what = match Running::find(&store)? {
-            Some(_) => "a daemon runs for it: stop it first",
-            None => "is worked on by hand, or a daemon begins or ends: try again",
-        };
-        return Err(Failure::new(Kind::System, what).about(mount.display()));
-    };
+    let _lock = alone(&store, mount)?;
     let mut habits = store.load(config.rules())?;
     let before = habits.habits().len();
     match args.habit {

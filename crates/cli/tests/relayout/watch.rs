@@ -261,6 +261,50 @@ fn when_the_machine_is_idle_it_moves_by_itself() {
     watched.judge();
 }
 
+/// A trace and a summary of it are learned alike, in place of runs; the files are moved then.
+#[test]
+fn habits_are_learned_from_traces_and_summaries() {
+    if !can_mount() {
+        return;
+    }
+    let watched = Watched::new("watch-traces");
+    let [list, trace, summary] =
+        ["list", "job.trace.zst", "job.parquet"].map(|name| watched.scratch.join(name));
+    fs::write(&list, watched.paths.join("\n") + "\n/none\n/\n").expect("write");
+    text(&seekless(&["trace", "import", "--paths", &list, "-o", &trace]));
+    text(&seekless(&["trace", "summarize", &trace, "-o", &summary]));
+    let state = watched.state();
+    let config = watched.config(BUSY);
+    let learn = |more: &[&str]| -> Value {
+        let args = [&watched.args("learn", &state)[..], &["--json"], more].concat();
+        serde_json::from_str(&text(&seekless(&args))).expect("JSON")
+    };
+    let told = learn(&[&summary]);
+    let (habit, files) = (&told["learned"][0]["habit"], &told["learned"][0]["files"]);
+    assert_eq!(told["learned"][0]["new"], true, "{told}");
+    assert_eq!(files, watched.paths.len(), "{told}");
+    assert_eq!(watched.runs(), 3);
+    let again = learn(&[&trace, "--runs", "1"]);
+    assert_eq!(&again["learned"][0]["habit"], habit, "{again}");
+    assert_eq!(again["learned"][0]["new"], false, "{again}");
+    assert_eq!(watched.runs(), 4);
+    assert_eq!(watched.status()["habits"][0]["program"], "job");
+    // Files that are not there make no habit.
+    fs::write(&list, "/none\n").expect("write");
+    let none = watched.scratch.join("none.trace");
+    text(&seekless(&["trace", "import", "--paths", &list, "-o", &none]));
+    assert_eq!(learn(&[&none])["learned"][0]["habit"], Value::Null);
+    let before = watched.places();
+    watched.now(&config, &[]);
+    assert_ne!(before, watched.places());
+    let daemon = watched.daemon(&config, &[]);
+    let args = [&watched.args("learn", &state)[..], &[&trace]].concat();
+    let (_, message) = failure(&seekless(&args));
+    assert!(message.contains("a daemon runs for it"), "{message}");
+    daemon.end("-TERM");
+    watched.judge();
+}
+
 /// Whether a child that was not waited for has ended.
 fn has_ended(process: u32) -> bool {
     let state = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();

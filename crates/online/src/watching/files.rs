@@ -15,10 +15,10 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 
 /// Files up to this many bytes are used as a whole.
-const SMALL: u64 = 1 << 20;
+pub(super) const SMALL: u64 = 1 << 20;
 
 /// Larger files are ignored: databases, images of disks.
-const LARGEST: u64 = 1 << 30;
+pub(super) const LARGEST: u64 = 1 << 30;
 
 /// If at least this percentage of a file's pages is in memory, all of it counts as used.
 const NEARLY_ALL: u64 = 90;
