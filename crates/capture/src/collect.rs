@@ -1,6 +1,7 @@
 //! Collection of a recording's events until its subject ends.
 
 use super::Subject;
+use super::compact::{Batch, Compacted};
 use super::subject::End;
 use rustix::io::Errno;
 use seekless_fs::term::{Term, Text};
@@ -92,6 +93,9 @@ pub struct Recorder<'a> {
     pub buffer_kib: usize,
     /// The read-ahead during the recording.
     pub read_ahead: ReadAhead,
+    /// Whether only first touches are kept, so that memory does not grow with time
+    /// ([`FirstTouches`](seekless_layout::recording::FirstTouches)).
+    pub compact: bool,
 }
 
 /// The device's read-ahead during a recording, in KiB.
@@ -147,11 +151,15 @@ impl Recorder<'_> {
         let start = seekless_host::now();
         let mut ears = Ears::default();
         let (mut subject, mut ours) = self.begin(whose, &mut ears)?;
-        let mut traced = std::mem::take(&mut ears.early);
-        let start = traced.iter().map(|event| event.time).fold(start, u64::min);
-        let mut noticed = Vec::new();
+        let mut all = Batch { traced: std::mem::take(&mut ears.early), ..Batch::default() };
+        let start = all.traced.iter().map(|event| event.time).fold(start, u64::min);
+        let mut compacted = self.compact.then(Compacted::default);
         let end = loop {
-            let heard = ears.listen(&mut traced, &mut noticed)?;
+            let until = seekless_host::now();
+            let heard = ears.listen(&mut all)?;
+            if let Some(compacted) = &mut compacted {
+                compacted.take(std::mem::take(&mut all), until, subject.helpers(), ours.as_mut());
+            }
             let any = heard != Heard::Nothing;
             if let Some(end) = subject.poll(signals, any)? {
                 break end;
@@ -168,13 +176,19 @@ impl Recorder<'_> {
         if let Some(instance) = &ears.instance {
             instance.stop()?;
         }
-        while ears.listen(&mut traced, &mut noticed)? != Heard::Nothing {}
+        while ears.listen(&mut all)? != Heard::Nothing {}
+        let (Batch { mut traced, mut noticed }, mut strangers) = match compacted {
+            Some(mut compacted) => {
+                compacted.take(all, u64::MAX, subject.helpers(), ours.take().as_mut());
+                compacted.finish(subject.helpers())
+            }
+            None => (all, 0),
+        };
         traced.sort_by_key(|event| event.time);
         leave_out(subject.helpers(), &mut traced, &mut noticed);
-        let strangers = match &mut ours {
-            Some(ours) => ours.keep(&traced, &mut noticed),
-            None => 0,
-        };
+        if let Some(ours) = &mut ours {
+            strangers += ours.keep(&traced, &mut noticed);
+        }
         let lost = ears.lost
             + ears.instance.as_ref().map_or(0, |instance| instance.lost)
             + u64::from(ears.watch.as_ref().is_some_and(|watch| watch.overflowed));
@@ -298,11 +312,8 @@ enum Heard {
 
 impl Ears {
     /// Reads the pending events.
-    fn listen(
-        &mut self,
-        traced: &mut Vec<Traced>,
-        noticed: &mut Vec<Noticed>,
-    ) -> Result<Heard, HostError> {
+    fn listen(&mut self, batch: &mut Batch) -> Result<Heard, HostError> {
+        let Batch { traced, noticed } = batch;
         let before = traced.len();
         let (mut any, mut bytes) = (false, 0);
         if let Some(watch) = &mut self.watch {
@@ -343,7 +354,7 @@ fn leave_out(helpers: &[u32], traced: &mut Vec<Traced>, noticed: &mut Vec<Notice
 }
 
 /// The threads whose accesses are recorded.
-struct Ours {
+pub(super) struct Ours {
     threads: HashSet<u32>,
     /// Whether the creation of each of their threads was seen.
     complete: bool,
@@ -355,7 +366,7 @@ impl Ours {
     }
 
     /// Keeps only their accesses. Returns the number of accesses by unidentified threads.
-    fn keep(&mut self, traced: &[Traced], noticed: &mut Vec<Noticed>) -> u64 {
+    pub(super) fn keep(&mut self, traced: &[Traced], noticed: &mut Vec<Noticed>) -> u64 {
         for event in traced {
             if let EventKind::Forked { child } = event.what {
                 self.threads.insert(child);

@@ -5,14 +5,15 @@ use rustix::termios::{OptionalActions, tcdrain, tcgetattr, tcsetattr};
 use seekless_images::Error;
 use seekless_images::output::Output;
 use seekless_layout::recording::Assembled;
-use seekless_layout::trace::Writer;
+use seekless_layout::trace::{Writer, write_packed};
 use serde_json::{Map, Value};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
-/// Writes the trace. A file gets its name when it is complete.
+/// Writes the trace, compressed with zstd if its name ends in `.zst`. A file gets its name when it
+/// is complete.
 ///
 /// # Errors
 /// `ErrorKind::System`, `ErrorKind::NoSpace`.
@@ -20,7 +21,7 @@ pub fn store(path: &Path, header: &Map<String, Value>, assembled: &Assembled) ->
     let failed = |error| Error::io(path.display(), &error);
     if is_stdout(path) {
         // A reader that has closed the pipe is no failure.
-        return match write(io::stdout().lock(), header, assembled) {
+        return match write(path, io::stdout().lock(), header, assembled) {
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(failed(error)),
             _ => Ok(()),
         };
@@ -28,13 +29,13 @@ pub fn store(path: &Path, header: &Map<String, Value>, assembled: &Assembled) ->
     if path.metadata().is_ok_and(|meta| meta.file_type().is_char_device()) {
         let device = File::options().write(true).open(path).map_err(failed)?;
         raw(&device).map_err(failed)?;
-        write(&device, header, assembled).map_err(failed)?;
+        write(path, &device, header, assembled).map_err(failed)?;
         // A terminal may still be sending; other devices need no wait.
         let _ = tcdrain(&device);
         return Ok(());
     }
     let output = Output::create(path, true)?;
-    write(output.file()?, header, assembled).map_err(failed)?;
+    write(path, output.file()?, header, assembled).map_err(failed)?;
     output.finish()
 }
 
@@ -43,11 +44,17 @@ pub fn is_stdout(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-fn write(out: impl Write, header: &Map<String, Value>, assembled: &Assembled) -> io::Result<()> {
+fn write(
+    path: &Path,
+    out: impl Write,
+    header: &Map<String, Value>,
+    assembled: &Assembled,
+) -> io::Result<()> {
     let mut out = BufWriter::new(out);
-    let mut writer = Writer::new(&mut out, header)?;
-    assembled.events.iter().try_for_each(|event| writer.write(event))?;
-    writer.flush()?;
+    write_packed(path, &mut out, |out| {
+        let mut writer = Writer::new(out, header)?;
+        assembled.events.iter().try_for_each(|event| writer.write(event))
+    })?;
     out.flush()
 }
 

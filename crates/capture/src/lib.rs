@@ -2,6 +2,7 @@
 //! mounted, and measurement of the requests that predictions are compared with.
 //!
 //! - `collect`: events of a program, a process or everybody ([`Recorder`])
+//! - `compact`: only first touches, for long recordings
 //! - `subject`, [`boot`]: the end of a recording of everybody
 //! - `naming`: names for the inodes of events
 //! - [`install`]: the recorder in an initramfs
@@ -32,6 +33,7 @@
 
 pub mod boot;
 mod collect;
+mod compact;
 mod destination;
 pub mod install;
 mod naming;

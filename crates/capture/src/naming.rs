@@ -192,7 +192,11 @@ impl<'a> Names<'a> {
 }
 
 /// Converts a trace event for the recording.
-fn traced(what: tracefs::EventKind, block_size: u64, first_sector: u64) -> Option<TouchKind> {
+pub(super) fn traced(
+    what: tracefs::EventKind,
+    block_size: u64,
+    first_sector: u64,
+) -> Option<TouchKind> {
     let ino = |ino: u64| u32::try_from(ino).ok().map(Ino::new);
     let pages =
         |of: u64, first, last, how| Some(TouchKind::Pages { ino: ino(of)?, first, last, how });

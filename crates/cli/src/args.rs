@@ -16,6 +16,12 @@ pub(crate) fn count<T: FromStr>(text: &str) -> Result<T, String> {
     number.ok_or_else(|| format!("'{text}' is not a whole number, or is out of range"))
 }
 
+/// A size that is more than 0, such as that of memory.
+pub(crate) fn some_size(text: &str) -> Result<ByteLen, String> {
+    let size = parse_size(text)?;
+    if size == ByteLen::ZERO { Err("must be more than 0".into()) } else { Ok(size) }
+}
+
 /// Options every command takes.
 #[derive(Args, Debug, Clone, Copy)]
 pub(crate) struct Global {

@@ -57,19 +57,8 @@ fn main() -> ExitCode {
         }
     };
     say::begin(&cli.global);
-    leave_decoders_to_their_errors();
     match dispatch::run(&cli) {
         Ok(code) => code,
         Err(failure) => failure.report(cli.global.json),
     }
-}
-
-/// Lets panics of decoders, which are returned as errors, pass without a message.
-fn leave_decoders_to_their_errors() {
-    let report = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |panic| {
-        if !seekless_summary::is_decoding() {
-            report(panic);
-        }
-    }));
 }

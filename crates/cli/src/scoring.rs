@@ -2,6 +2,7 @@
 
 pub(crate) mod fit;
 
+use crate::args::some_size;
 use crate::failure::Failure;
 use crate::say::say;
 use crate::{device, show};
@@ -33,7 +34,7 @@ pub(crate) struct ModelArgs {
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "128K")]
     pub(crate) read_ahead: ByteLen,
     /// Maximum size of a request, as max_sectors_kb
-    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "1280K")]
+    #[arg(long, value_name = "SIZE", value_parser = some_size, default_value = "1280K")]
     pub(crate) max_request: ByteLen,
     /// Version of Linux whose read-ahead is modelled, as uname -r prints it. Since 6.17 a
     /// page fault in an executable mapping reads forward; before, it reads around the page

@@ -112,3 +112,40 @@ fn what_programs_read_is_served_and_recorded() {
     let first = of("read", "/big")[0]["offset"].as_u64().unwrap();
     assert!((1..=65536).contains(&mapped) && first <= 500_000 && 500_000 < first + 65536);
 }
+
+/// Of a compressed recording, all that was written before the server was killed can be read.
+#[test]
+fn a_killed_recording_can_be_read() {
+    let temp = tempfile::tempdir().unwrap();
+    let at = |name: &str| temp.path().join(name);
+    let (tree, image, dir, trace) = (at("tree"), at("image"), at("mnt"), at("t.trace.zst"));
+    fs::create_dir_all(tree.join("dir")).unwrap();
+    fs::create_dir(&dir).unwrap();
+    fs::write(tree.join("dir/small"), "hello").unwrap();
+    let made = Command::new("mke2fs")
+        .args(["-q", "-t", "ext4", "-d"])
+        .args([&tree, &image])
+        .arg("16M")
+        .stdout(Stdio::null())
+        .status();
+    assert!(made.unwrap().success());
+    let mut mounted = Mounted::new(&image, &dir, &trace);
+    output("cat", &["dir/small"], &dir);
+    let start = Instant::now();
+    // Events after a second write all those before.
+    while fs::metadata(&trace).unwrap().len() == 0 {
+        assert!(start.elapsed() < Duration::from_secs(20), "nothing is written");
+        sleep(Duration::from_millis(200));
+        let _ = fs::metadata(dir.join(format!("dir/none{}", start.elapsed().as_millis())));
+    }
+    mounted.signal("-KILL");
+    mounted.server.wait().unwrap();
+    output("umount", &["-l", dir.to_str().unwrap()], temp.path());
+    let shown = Command::new(env!("CARGO_BIN_EXE_seekless"))
+        .args(["trace", "show"])
+        .arg(&trace)
+        .output()
+        .unwrap();
+    assert!(shown.status.success(), "{}", String::from_utf8_lossy(&shown.stderr));
+    assert!(String::from_utf8(shown.stdout).unwrap().contains("/dir/small"));
+}

@@ -7,17 +7,11 @@ use seekless_fs::term::{Term, Text};
 use seekless_images::{Error, ErrorKind};
 use seekless_layout::trace::{self, Event, Events, Program, Reader, TraceError};
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 /// First bytes of a zstd frame.
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
-
-/// Extension of traces that are written compressed.
-const ZSTD_EXTENSION: &str = "zst";
-
-/// Fast enough to keep up with the parts that read and write lines.
-const ZSTD_LEVEL: i32 = 1;
 
 /// Bytes of a read from a file.
 const BUFFER: usize = 256 << 10;
@@ -39,7 +33,9 @@ pub fn failed(path: &Path, error: &TraceError) -> Error {
         TraceError::Version(_) => about(ErrorKind::Unsupported),
         TraceError::Header => about(ErrorKind::Unsupported)
             .hint(Text::from("traces are made by ").then(Term::Tracing)),
-        TraceError::Line { .. } | TraceError::CutShort(_) => about(ErrorKind::Corrupt),
+        TraceError::Line { .. } | TraceError::CutShort(_) | TraceError::Damaged { .. } => {
+            about(ErrorKind::Corrupt)
+        }
     }
 }
 
@@ -60,26 +56,6 @@ pub fn open(path: &Path) -> Result<Box<dyn BufRead>, Error> {
     }
     let plain = zstd::stream::read::Decoder::with_buffer(whole).map_err(about)?;
     Ok(Box::new(BufReader::with_capacity(BUFFER, plain)))
-}
-
-/// Writes a trace to `out`, compressed with zstd if the extension of its name is `zst`.
-///
-/// # Errors
-/// Those of `out` and of `write`.
-pub fn write_as(
-    path: Option<&Path>,
-    out: &mut dyn Write,
-    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-) -> io::Result<()> {
-    let extension = path.and_then(Path::extension);
-    if extension.is_none_or(|extension| extension != ZSTD_EXTENSION) {
-        return write(out);
-    }
-    let mut out = zstd::stream::write::Encoder::new(out, ZSTD_LEVEL)?;
-    // Without it, damage may pass for other events.
-    out.include_checksum(true)?;
-    write(&mut out)?;
-    out.finish().map(drop)
 }
 
 /// All events of a trace.
@@ -162,7 +138,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("t.zst");
         let mut packed = Vec::new();
-        write_as(Some(&path), &mut packed, |out| {
+        trace::write_packed(&path, &mut packed, |out| {
             writeln!(out, "{{\"seekless_trace\":1}}")?;
             (0..200).try_for_each(|n| {
                 writeln!(out, "{{\"time\":{n},\"op\":\"open\",\"path\":\"/{}\"}}", n * n % 97)

@@ -8,7 +8,7 @@
 //! names.
 
 use crate::pages::PageSet;
-use crate::trace::{EventRef, Events, Op};
+use crate::trace::{Event, EventRef, Events, Op};
 use hashbrown::HashMap;
 use std::num::NonZero;
 
@@ -22,6 +22,26 @@ pub fn essential(events: &Events) -> Vec<usize> {
     Pass::new(events, &mut is_needed).run();
     let needed = is_needed.iter().enumerate().filter(|(_, is_needed)| **is_needed);
     needed.map(|(at, _)| at).collect()
+}
+
+/// The events that a layout depends on, unchanged.
+///
+/// ```
+/// use seekless_layout::essential::compact;
+/// use seekless_layout::trace::{Event, Op};
+/// use seekless_units::Nanos;
+///
+/// let read = |time| Event::new(Nanos::new(time), Op::Read, b"/bin/sh".to_vec());
+/// assert_eq!(compact(vec![read(1), read(2)]), [read(1)]);
+/// ```
+#[must_use]
+pub fn compact(events: Vec<Event>) -> Vec<Event> {
+    let mut all = Events::default();
+    events.iter().for_each(|event| all.push(event));
+    let mut is_needed = vec![false; events.len()];
+    Pass::new(&all, &mut is_needed).run();
+    let kept = events.into_iter().zip(is_needed).filter(|(_, is_needed)| *is_needed);
+    kept.map(|(event, _)| event).collect()
 }
 
 /// The pass over the events.
@@ -200,7 +220,6 @@ impl<'a> Pass<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::Event;
     use seekless_units::Nanos;
 
     fn essentials(events: Vec<Event>) -> Vec<usize> {

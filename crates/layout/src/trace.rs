@@ -7,6 +7,7 @@
 mod blocks;
 mod events;
 mod export;
+mod packed;
 mod paths;
 mod prefetch_lists;
 mod program;
@@ -17,6 +18,7 @@ mod strace;
 pub use blocks::{BlockLog, BlockRead, read_block_log};
 pub use events::{EventRef, Events, merge};
 pub use export::{first_touches, write_paths, write_squashfs_sort};
+pub use packed::{Packed, write_packed};
 pub use paths::read_paths;
 pub use prefetch_lists::{PrefetchList, Unlisted, first_files};
 pub use program::Program;
@@ -51,9 +53,17 @@ pub enum TraceError {
         /// The error.
         why: String,
     },
-    /// It ends within a line.
+    /// It ends within a line, or within a part that is compressed.
     #[error("line {0}: cut short")]
     CutShort(u64),
+    /// It cannot be decompressed.
+    #[error("line {line}: its compressed data are damaged: {why}")]
+    Damaged {
+        /// The first line that cannot be read.
+        line: u64,
+        /// The decoder's error.
+        why: String,
+    },
     /// The trace is of a later version of the format.
     #[error("trace format {0} is not supported (this is {VERSION})")]
     Version(u64),
@@ -360,10 +370,12 @@ impl<R: BufRead> Reader<R> {
         loop {
             self.buf.clear();
             let mut input = (&mut self.input).take(LONGEST_LINE as u64 + 1);
-            if input.read_until(b'\n', &mut self.buf)? == 0 {
+            let line = self.line + 1;
+            let got = input.read_until(b'\n', &mut self.buf);
+            if got.map_err(|error| unreadable(line, error))? == 0 {
                 return Ok(false);
             }
-            self.line += 1;
+            self.line = line;
             if self.buf.len() > LONGEST_LINE {
                 let why = format!("longer than {LONGEST_LINE} bytes");
                 return Err(TraceError::Line { line: self.line, why });
@@ -376,6 +388,15 @@ impl<R: BufRead> Reader<R> {
 
     fn event(&mut self) -> Result<Option<Event>, TraceError> {
         Ok(self.next_line()?.map(TraceLine::into_event))
+    }
+}
+
+/// Why a line cannot be read. Errors of the system have a number, others are of the decoder.
+fn unreadable(line: u64, error: io::Error) -> TraceError {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => TraceError::CutShort(line),
+        _ if error.raw_os_error().is_some() => TraceError::Io(error),
+        _ => TraceError::Damaged { line, why: error.to_string() },
     }
 }
 

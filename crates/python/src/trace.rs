@@ -44,7 +44,8 @@ impl Trace {
         .map(Self)
     }
 
-    /// Stores it. A file that is there is replaced when the trace is complete.
+    /// Stores it, compressed with zstd if the name ends in `.zst`. A file that is there is replaced
+    /// when the trace is complete.
     fn save(&self, py: Python<'_>, path: AnyPath) -> PyResult<()> {
         work::detached(py, || self.0.save(&path))
     }

@@ -1,6 +1,8 @@
 """Errors are exceptions with a kind, a path and a place; findings of checks are objects."""
 
 import struct
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -41,6 +43,21 @@ def test_kinds(tree: Path, path: Path, image: sk.Image, tmp_path: Path) -> None:
     with pytest.raises(sk.UnsupportedError):
         image.readlink("/etc/passwd")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_summaries_that_cannot_be_decoded() -> None:
+    """A decoder of Parquet panics on it, which is an exception like others, without a message."""
+    name = "cli/tests/summaries/undecodable.parquet"
+    made = Path(__file__).resolve().parents[2] / name
+    program = """
+import sys, seekless
+try:
+    seekless.Trace.load(sys.argv[1])
+except seekless.CorruptError as error:
+    print(error.path)
+"""
+    done = subprocess.run([sys.executable, "-c", program, str(made)], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == (f"{made}\n", "")
 
 
 def test_images_that_are_none(path: Path, tmp_path: Path) -> None:

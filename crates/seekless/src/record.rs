@@ -31,6 +31,7 @@ const READ_AHEAD_KIB: u64 = 128;
 pub struct Record {
     path: PathBuf,
     keeps_caches: bool,
+    is_compact: bool,
 }
 
 /// A recording.
@@ -48,13 +49,21 @@ pub struct Recorded {
 impl Record {
     /// A recording on the file system that a path is on.
     pub fn on(path: impl AsRef<Path>) -> Self {
-        Self { path: path.as_ref().to_path_buf(), keeps_caches: false }
+        Self { path: path.as_ref().to_path_buf(), keeps_caches: false, is_compact: false }
     }
 
     /// Does not drop the caches first: pages in memory are not read, and not recorded.
     #[must_use]
     pub fn keep_caches(mut self) -> Self {
         self.keeps_caches = true;
+        self
+    }
+
+    /// Records only first touches. Memory and the trace do not grow with the time of the recording,
+    /// and layouts by the trace stay the same.
+    #[must_use]
+    pub fn compact(mut self) -> Self {
+        self.is_compact = true;
         self
     }
 
@@ -84,6 +93,7 @@ impl Record {
             keep_caches: self.keeps_caches,
             buffer_kib: BUFFER_KIB,
             read_ahead: ReadAhead::IfPossible(READ_AHEAD_KIB),
+            compact: self.is_compact,
         };
         let collected = recorder.run(Whose::Program(&command), &mut signals)?;
         let status = match collected.end {
@@ -91,7 +101,10 @@ impl Record {
             End::Done | End::Signal(_) => None,
         };
         let lost = collected.lost;
-        let assembled = assemble(collected, &mount, Pages::Fetched, self.keeps_caches)?;
+        let mut assembled = assemble(collected, &mount, Pages::Fetched, self.keeps_caches)?;
+        if self.is_compact {
+            assembled.compact();
+        }
         let program = Program::of_command(command.iter().map(OsString::as_os_str));
         Ok(Recorded {
             trace: Trace { program, events: assembled.events.into_iter().collect() },

@@ -1,7 +1,7 @@
 //! Summaries of traces, in files.
 
 use crate::Error;
-use seekless_compose::traces::summary::{self, Limits};
+use seekless_compose::traces::summary::{self, MergeLimits};
 use seekless_units::ByteLen;
 use std::path::{Path, PathBuf};
 
@@ -81,6 +81,6 @@ pub fn merge_summaries<P: AsRef<Path>>(
         Some(dir) => dir,
         None => Path::new("/"),
     };
-    let limits = Limits { memory: MEMORY, temp_dir };
+    let limits = MergeLimits { memory: MEMORY, temp_dir };
     summary::add_up(&summaries, min_machines, limits, out).map(Summarized::from)
 }

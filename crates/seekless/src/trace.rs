@@ -3,10 +3,10 @@
 use crate::Error;
 use seekless_compose::traces;
 use seekless_images::Output;
-use seekless_layout::trace::{Event, Events, Op, Program, Writer, merge};
+use seekless_layout::trace::{Event, Events, Op, Program, Writer, merge, write_packed};
 use seekless_units::Nanos;
 use std::ffi::OsStr;
-use std::io::BufWriter;
+use std::io::{BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -77,7 +77,8 @@ impl Trace {
         Self { program: program.unwrap_or_default(), events: merge(&each) }
     }
 
-    /// Stores it. A file that is there is replaced when the trace is complete.
+    /// Stores it, compressed with zstd if the name ends in `.zst`. A file that is there is replaced
+    /// when the trace is complete.
     ///
     /// # Errors
     /// [`ErrorKind::System`](crate::ErrorKind), [`ErrorKind::NoSpace`](crate::ErrorKind).
@@ -85,13 +86,14 @@ impl Trace {
         let path = path.as_ref();
         let io = |error| Error::io(path.display(), &error);
         let output = Output::create(path, true)?;
-        let mut writer =
-            Writer::new(BufWriter::new(output.file()?), &self.program.fields()).map_err(io)?;
-        for event in self.events.to_events() {
-            writer.write(&event).map_err(io)?;
-        }
-        writer.flush().map_err(io)?;
-        drop(writer);
+        let mut out = BufWriter::new(output.file()?);
+        write_packed(path, &mut out, |out| {
+            let mut writer = Writer::new(out, &self.program.fields())?;
+            self.events.to_events().try_for_each(|event| writer.write(&event))
+        })
+        .and_then(|()| out.flush())
+        .map_err(io)?;
+        drop(out);
         output.finish()
     }
 

@@ -1,7 +1,7 @@
 //! Recording of accesses to a mounted image.
 
 use rustix::fs::{FlockOperation, flock};
-use seekless_layout::trace::{Event, Op, Writer};
+use seekless_layout::trace::{Event, Op, Packed, Writer};
 use seekless_units::Nanos;
 use serde_json::{Map, Value};
 use std::collections::HashMap;
@@ -32,7 +32,7 @@ pub struct Recorder {
 }
 
 struct State {
-    out: Writer<BufWriter<File>>,
+    out: Writer<Packed<BufWriter<File>>>,
     /// Results of lookups: inode to (directory, name).
     names: HashMap<u64, (u64, Box<[u8]>)>,
     comms: HashMap<u32, Option<String>>,
@@ -43,7 +43,8 @@ struct State {
 }
 
 impl Recorder {
-    /// Starts a trace in a new file.
+    /// Starts a trace in a new file, compressed with zstd if its name ends in `.zst`. If the server
+    /// is killed, all events but those of the last second can be read.
     ///
     /// # Errors
     /// I/O errors, also for a trace that another process writes.
@@ -59,7 +60,7 @@ impl Recorder {
         let file = File::create(path)?;
         // For processes that wait for the whole trace. A lock held already is that of one of them.
         let _ = flock(&file, FlockOperation::NonBlockingLockExclusive);
-        let out = Writer::new(BufWriter::new(file), &header)?;
+        let out = Writer::new(Packed::named(path, BufWriter::new(file))?, &header)?;
         let start = Instant::now();
         let state = State {
             out,

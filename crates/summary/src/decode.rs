@@ -1,31 +1,46 @@
-//! Limits for the decoders of Parquet. They panic on some contents, and allocate what a page says
-//! that it contains: a checksum protects against damage, not against a file that was made to do harm.
+//! Limits for the decoders of Parquet. They panic on some contents, and allocate as much as a page
+//! says that it contains: a checksum protects against damage, not against a file that was made to do harm.
 
 use crate::SummaryError;
 use parquet::column::page::{Page, PageMetadata, PageReader};
 use parquet::errors::{ParquetError, Result};
 use std::cell::Cell;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
+use std::sync::Once;
+use std::thread;
 
 thread_local! {
+    /// Whether the thread runs a decoder.
     static DECODES: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether this thread decodes a file. A panic is returned as an error then, and a panic hook need
-/// not report it.
-#[must_use]
-pub fn is_decoding() -> bool {
-    DECODES.get()
-}
-
-/// Runs a decoder, and returns an error if it panics. The decoder must not be used again then.
+/// Runs a decoder, and returns an error if it panics. The decoder must not be used again then. The
+/// panic hook of the process does not report it: the caller does.
 pub(crate) fn guarded<T>(
     decode: impl FnOnce() -> std::result::Result<T, SummaryError>,
 ) -> std::result::Result<T, SummaryError> {
+    leave_to_errors();
     let outer = DECODES.replace(true);
     let done = catch_unwind(AssertUnwindSafe(decode));
     DECODES.set(outer);
     done.unwrap_or(Err(SummaryError::Corrupt("its data cannot be decoded")))
+}
+
+/// Puts a hook in front of the process's panic hook that passes over panics of decoders.
+fn leave_to_errors() {
+    static DONE: Once = Once::new();
+    // A hook cannot be set while the thread panics.
+    if thread::panicking() {
+        return;
+    }
+    DONE.call_once(|| {
+        let report = take_hook();
+        set_hook(Box::new(move |panic| {
+            if !DECODES.get() {
+                report(panic);
+            }
+        }));
+    });
 }
 
 /// Pages of a column, none of which claims more values than a part has rows.
@@ -105,9 +120,9 @@ mod tests {
     #[test]
     fn a_panic_becomes_an_error() {
         let done: std::result::Result<(), _> = guarded(|| {
-            assert!(is_decoding());
+            assert!(DECODES.get());
             panic!("as a decoder does");
         });
-        assert!(matches!(done, Err(SummaryError::Corrupt(_))) && !is_decoding());
+        assert!(matches!(done, Err(SummaryError::Corrupt(_))) && !DECODES.get());
     }
 }

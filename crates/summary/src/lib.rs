@@ -41,8 +41,7 @@ mod pages;
 mod row;
 mod to_events;
 
-pub use decode::is_decoding;
-pub use merge::{Limits, merge};
+pub use merge::{MergeLimits, merge};
 pub use row::{UNIT, weight_of};
 pub use to_events::Touched;
 

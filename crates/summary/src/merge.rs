@@ -18,7 +18,7 @@ const MOST_INPUTS: u64 = 256;
 
 /// The limits of a merge.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits<'a> {
+pub struct MergeLimits<'a> {
     /// Bytes of memory for rows.
     pub memory: ByteLen,
     /// The directory of temporary files.
@@ -135,7 +135,7 @@ enum Input<'a> {
 pub fn merge(
     summaries: &[PathBuf],
     min_machines: u64,
-    limits: Limits<'_>,
+    limits: MergeLimits<'_>,
     out: File,
 ) -> Result<Header, (Option<usize>, SummaryError)> {
     let most = (limits.memory.get() / PER_INPUT).clamp(2, MOST_INPUTS);

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use seekless_layout::trace::{Event, Events, Op};
-use seekless_summary::{Form, Limits, Summary, SummaryError, UNIT, merge};
+use seekless_summary::{Form, MergeLimits, Summary, SummaryError, UNIT, merge};
 use seekless_units::{ByteLen, Nanos};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -61,7 +61,7 @@ fn streamed(all: &[Summary], min_machines: u64, memory: u64, dir: &Path) -> Vec<
     for (summary, path) in all.iter().zip(&paths) {
         summary.write(fs::File::create(path).unwrap()).unwrap();
     }
-    let limits = Limits { memory: ByteLen::new(memory), temp_dir: dir };
+    let limits = MergeLimits { memory: ByteLen::new(memory), temp_dir: dir };
     let out = dir.join("sum");
     merge(&paths, min_machines, limits, fs::File::create(&out).unwrap()).unwrap();
     fs::read(out).unwrap()

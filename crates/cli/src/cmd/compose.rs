@@ -43,6 +43,7 @@ use seekless_fs::source::Source;
 use seekless_images::output::name_of;
 use seekless_images::targets::Target;
 use seekless_images::{Error, Place, Stop};
+use seekless_layout::score::parse_chunk;
 use seekless_source::Amendments;
 use seekless_units::{ByteLen, parse_size};
 use std::path::PathBuf;
@@ -153,7 +154,7 @@ pub(crate) struct BuildArgs {
     trace: Vec<PathBuf>,
     /// With --trace, align the start of the hot part to a multiple of this size; with --like and
     /// --share, the unit in which images share
-    #[arg(long, value_parser = parse_size, default_value = "512K", requires = "placed")]
+    #[arg(long, value_parser = parse_chunk, default_value = "512K", requires = "placed")]
     chunk: ByteLen,
     /// With --trace, the storage to lay out for
     #[arg(long = "for", value_enum, value_name = "STORAGE", default_value_t, requires = "trace")]

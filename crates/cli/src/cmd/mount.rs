@@ -49,7 +49,7 @@ pub(crate) struct MountArgs {
     /// Stay in the foreground until it is unmounted, and show what goes wrong meanwhile
     #[arg(short, long)]
     foreground: bool,
-    /// Record all accesses to a trace file
+    /// Record all accesses to a trace file, compressed if its name ends in .zst
     #[arg(long, value_name = "TRACE")]
     record: Option<PathBuf>,
     /// Kernel read-ahead while recording: 128K, as on a disk, records what a disk

@@ -3,7 +3,7 @@
 mod boot;
 mod outcome;
 
-use crate::args::Global;
+use crate::args::{Global, some_size};
 use crate::failure::{Failure, Kind};
 use boot::BootArgs;
 use clap::{Args, ValueEnum};
@@ -27,6 +27,7 @@ Examples:
   seekless record --pid 812 --mount /var -o server.trace
   seekless record --boot-unit multi-user.target -o boot.trace
   seekless record --mount /mnt -o day.trace      (until Ctrl-C)
+  seekless record --compact -o week.trace.zst    (only what layouts need)
   seekless record --install-boot                 (each boot from now on)
   seekless record --install-boot -- --until-unit nginx.service --until-idle 10s
   seekless record --install-boot --root /mnt -- -o /dev/virtio-ports/org.seekless.trace
@@ -54,8 +55,8 @@ pub(crate) struct RecordArgs {
     /// Record all processes until this systemd unit is active
     #[arg(long, value_name = "UNIT", conflicts_with = "command")]
     boot_unit: Option<String>,
-    /// Trace file to write, a character device, or `-` for standard output
-    /// [default with --boot: /var/lib/seekless/boot.trace]
+    /// Trace file to write, compressed if its name ends in .zst, a character device,
+    /// or `-` for standard output [default with --boot: /var/lib/seekless/boot.trace]
     #[arg(long, short, value_name = "TRACE",
           required_unless_present_any = ["boot", "install_boot", "remove_boot"])]
     output: Option<PathBuf>,
@@ -75,8 +76,12 @@ pub(crate) struct RecordArgs {
     /// but the lookups that led to them are not
     #[arg(long)]
     keep_caches: bool,
+    /// Record only first touches: memory and trace do not grow with the time of the
+    /// recording, and layouts by the trace stay the same
+    #[arg(long)]
+    compact: bool,
     /// Size of the kernel's event buffer for each processor
-    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "16M")]
+    #[arg(long, value_name = "SIZE", value_parser = some_size, default_value = "16M")]
     buffer: ByteLen,
     #[command(flatten)]
     boot: BootArgs,
@@ -162,7 +167,8 @@ pub(crate) fn run(args: &RecordArgs, global: &Global) -> Result<ExitCode, Failur
         Some(WantedReadAhead(Some(size))) => ReadAhead::Set(size.get() >> 10),
     };
     let keep_caches = args.keep_caches || args.boot.boot;
-    let recorder = Recorder { mount: &mount, source, keep_caches, buffer_kib, read_ahead };
+    let compact = args.compact;
+    let recorder = Recorder { mount: &mount, source, keep_caches, buffer_kib, read_ahead, compact };
     let collected = recorder.run(whose, &mut signals)?;
     if args.boot.boot {
         mount = mounts::of_device(mount.device)?;
@@ -177,7 +183,10 @@ pub(crate) fn run(args: &RecordArgs, global: &Global) -> Result<ExitCode, Failur
     };
     // A boot starts with cold caches, apart from the new mount of the root: it is assembled as
     // after dropped caches, unless `--keep-caches` is given.
-    let assembled = recording::assemble(collected, &mount, pages, args.keep_caches)?;
+    let mut assembled = recording::assemble(collected, &mount, pages, args.keep_caches)?;
+    if args.compact {
+        assembled.compact();
+    }
     recording::store(args.destination(), &header, &assembled)?;
     outcome::report(args, global, &mount, source, &assembled, lost, strangers);
     Ok(code)

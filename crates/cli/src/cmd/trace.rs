@@ -10,9 +10,9 @@ use crate::show::name;
 use crate::source::temp_dir;
 use crate::written::Written;
 use clap::{Args, Subcommand};
-use seekless_compose::traces::merge::{Limits, Merge};
-use seekless_compose::traces::summary::is_summary;
-use seekless_compose::traces::{failed, open, write_as};
+use seekless_compose::traces::merge::Merge;
+use seekless_compose::traces::summary::{MergeLimits, is_summary};
+use seekless_compose::traces::{failed, open};
 use seekless_images::Place;
 use seekless_images::output;
 use seekless_layout::recording::map_reads;
@@ -120,7 +120,7 @@ struct ImportArgs {
     /// Working directory in which the traced program was started
     #[arg(long, value_name = "DIR", requires = "of_strace")]
     cwd: Option<PathBuf>,
-    /// Output file [default: standard output]
+    /// Output file, compressed if its name ends in .zst [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
@@ -169,7 +169,7 @@ fn write_to(
             _ => Ok(()),
         };
     };
-    Ok(output::replace(path, |out| write_as(output, out, write))?)
+    Ok(output::replace(path, |out| trace::write_packed(path, out, write))?)
 }
 
 fn store(
@@ -348,7 +348,7 @@ fn merge(
     if how.min_machines > 0 {
         return Err(Failure::usage("--min-machines is for summaries"));
     }
-    let merge = Merge::new(traces, Limits { memory: how.memory, temp_dir: &temp_dir() })?;
+    let merge = Merge::new(traces, MergeLimits { memory: how.memory, temp_dir: &temp_dir() })?;
     let mut done = Ok(0);
     let written = write_to(output, |out| {
         let mut writer = Writer::new(out, &header("merge"))?;

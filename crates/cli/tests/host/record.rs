@@ -179,6 +179,35 @@ fn fanotify_agrees_with_the_fuse_mount() {
     }
 }
 
+/// Of a program that does the same twenty times, a compact recording has what the first time touches.
+#[test]
+fn a_compact_recording_has_first_touches() {
+    let _machine = machine();
+    if !capable() {
+        return;
+    }
+    let sources = if can_trace() { vec!["tracefs", "fanotify"] } else { vec!["fanotify"] };
+    let Some(at) = mounted_tree("record-compact") else { return };
+    let (scratch, dir) = (&at.scratch, &at.dir);
+    let to = dir.to_str().unwrap();
+    let again = format!("for n in range(20):\n{}", PROGRAM.replace('\n', "\n  "));
+    for source in sources {
+        let [once, all] = ["once.trace", "all.trace.zst"].map(|name| scratch.path().join(name));
+        text(&record(&["--mount", to, "--", "python3", "-c", PROGRAM, to], source, &once));
+        let many = ["--compact", "--mount", to, "--", "python3", "-c", &again, to];
+        text(&record(&many, source, &all));
+        let shown = command(&["trace", "show", "--json", all.to_str().unwrap()]).output().unwrap();
+        let shown = text(&shown);
+        assert!(shown.lines().next().unwrap().contains("\"compact\":true"), "{shown}");
+        let all: Vec<Value> =
+            shown.lines().skip(1).map(|line| serde_json::from_str(line).unwrap()).collect();
+        let once = events(&once);
+        println!("{source}: {} events once, {} of all", once.len(), all.len());
+        assert_eq!(files(&all), files(&once), "{source}");
+        assert!(all.len() <= once.len(), "{source}: {} and {}", once.len(), all.len());
+    }
+}
+
 /// The program and its mounts are gone before the paths of its files are looked up.
 #[test]
 fn what_a_short_program_opened_is_named() {

@@ -5,8 +5,11 @@
 mod judges;
 
 use judges::{Scratch, failure, run, seekless, text};
+use seekless_layout::essential::compact;
+use seekless_layout::trace::{Event, Reader, Writer, write_packed};
 use std::fmt::Write;
 use std::fs;
+use std::io::BufReader;
 use std::path::Path;
 
 /// A generator of numbers: Knuth's MMIX.
@@ -141,6 +144,35 @@ fn one_trace_and_its_summary_give_the_same_image() {
     }
 }
 
+/// As `record --compact` writes it.
+#[test]
+fn a_trace_of_first_touches_gives_the_same_image() {
+    let scratch = Scratch::new("summaries");
+    let (root, plain) = (scratch.join("tree"), scratch.join("plain.img"));
+    let (recorded, compacted) = (scratch.join("t.trace"), scratch.join("compact.trace.zst"));
+    tree(&root, 1, true);
+    text(&seekless(&["build", &root, "--format", "ext4", "--size", "64M", "-o", &plain]));
+    for seed in 4..=6 {
+        trace(&recorded, seed, seed % 2 == 0, true);
+        let whole = Reader::new(BufReader::new(fs::File::open(&recorded).unwrap())).unwrap();
+        let whole: Vec<Event> = whole.collect::<Result<_, _>>().unwrap();
+        let count = whole.len();
+        let first = compact(whole);
+        assert!(first.len() * 4 < count * 3, "{} of {count}", first.len());
+        let mut out = fs::File::create(&compacted).unwrap();
+        write_packed(compacted.as_ref(), &mut out, |out| {
+            let mut writer = Writer::new(out, &serde_json::Map::new())?;
+            first.iter().try_for_each(|event| writer.write(event))
+        })
+        .unwrap();
+        let with = [&*recorded, &*compacted];
+        let build = ["build", &root, "--format", "ext4", "--size", "64M"];
+        let built = both(&build, &scratch, &with, &format!("build, seed {seed}"));
+        assert!(built != fs::read(&plain).unwrap(), "laid out by the trace");
+        both(&["optimize", &plain], &scratch, &with, &format!("optimize, seed {seed}"));
+    }
+}
+
 /// An access that was made before is passed over where it has no more effect. With other ranges that
 /// lead behind the ends of the same files it is another access, and is replayed.
 #[test]
@@ -248,6 +280,23 @@ fn a_summary_that_cannot_be_decoded_is_named() {
         assert!(message.contains(&path), "{message}");
     }
     assert!(!Path::new(&out).exists(), "nothing half written");
+}
+
+#[test]
+fn sizes_of_nothing_are_refused() {
+    let ways: [(&str, &[&str]); 5] = [
+        ("--memory", &["trace", "merge", "t.trace"]),
+        ("--memory", &["crash", "replay", "log"]),
+        ("--buffer", &["record", "-o", "t.trace"]),
+        ("--max-request", &["score", "disk.img", "--trace", "t.trace"]),
+        ("--chunk", &["build", "tree", "--trace", "t.trace", "-o", "disk.img"]),
+    ];
+    for (option, way) in ways {
+        let done = seekless(&[way, &[option, "0M"]].concat());
+        let message = String::from_utf8(done.stderr).unwrap();
+        assert_eq!(done.status.code(), Some(2), "{message}");
+        assert!(message.contains("'0M' for '") && message.contains(option), "{message}");
+    }
 }
 
 #[test]

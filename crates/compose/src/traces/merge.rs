@@ -7,7 +7,8 @@
 use super::{failed, open};
 use seekless_images::Error;
 use seekless_layout::trace::{Reader, Steps, TraceLine, Writer};
-use seekless_units::{ByteLen, Nanos};
+use seekless_summary::MergeLimits;
+use seekless_units::Nanos;
 use serde_json::Map;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -26,26 +27,15 @@ const MOST_INPUTS: u64 = 256;
 /// Bytes of memory for a line that waits to be sorted, besides itself.
 const PER_LINE: usize = size_of::<(Nanos, usize, usize)>();
 
-/// The limits of a merge.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits<'a> {
-    /// Bytes of memory for lines and buffers.
-    pub memory: ByteLen,
-    /// The directory of temporary files.
-    pub temp_dir: &'a Path,
+/// The number of inputs that are read at the same time.
+fn inputs(limits: MergeLimits<'_>) -> usize {
+    let inputs = (limits.memory.get() / PER_INPUT).clamp(2, MOST_INPUTS);
+    usize::try_from(inputs).expect("at most MOST_INPUTS")
 }
 
-impl Limits<'_> {
-    /// The number of inputs that are read at the same time.
-    fn inputs(&self) -> usize {
-        let inputs = (self.memory.get() / PER_INPUT).clamp(2, MOST_INPUTS);
-        usize::try_from(inputs).expect("at most MOST_INPUTS")
-    }
-
-    fn spill(&self) -> Result<BufWriter<File>, Error> {
-        let file = tempfile::tempfile_in(self.temp_dir);
-        file.map(BufWriter::new).map_err(|error| Error::io(self.temp_dir.display(), &error))
-    }
+fn spill(limits: MergeLimits<'_>) -> Result<BufWriter<File>, Error> {
+    let file = tempfile::tempfile_in(limits.temp_dir);
+    file.map(BufWriter::new).map_err(|error| Error::io(limits.temp_dir.display(), &error))
 }
 
 /// Lines of a trace in order of time.
@@ -67,9 +57,9 @@ impl Merge {
     /// # Errors
     /// As [`super::load`]; [`ErrorKind::NoSpace`](seekless_images::ErrorKind) for the temporary
     /// files.
-    pub fn new(traces: &[PathBuf], limits: Limits<'_>) -> Result<Self, Error> {
+    pub fn new(traces: &[PathBuf], limits: MergeLimits<'_>) -> Result<Self, Error> {
         let merge = |inputs| spilled(inputs, limits).map(Input::Spilled);
-        let mut steps = Steps::of(limits.inputs());
+        let mut steps = Steps::of(inputs(limits));
         for path in traces {
             if path.is_file() && is_in_order(path)? {
                 steps.add(Input::File(path.clone()), merge)?;
@@ -90,9 +80,9 @@ impl Merge {
 }
 
 /// Merges some inputs into a temporary file.
-fn spilled(inputs: Vec<Input>, limits: Limits<'_>) -> Result<File, Error> {
+fn spilled(inputs: Vec<Input>, limits: MergeLimits<'_>) -> Result<File, Error> {
     let about = |error: io::Error| Error::io(limits.temp_dir.display(), &error);
-    let mut file = limits.spill()?;
+    let mut file = spill(limits)?;
     let mut out = Writer::new(&mut file, &Map::new()).map_err(about)?;
     Sources::open(inputs)?.write(&mut out).map_err(about)??;
     rewound(file).map_err(about)
@@ -121,7 +111,7 @@ fn is_in_order(path: &Path) -> Result<bool, Error> {
 /// Gives the events of a trace in order of time, in files that each have a part of the trace.
 fn sorted(
     path: &Path,
-    limits: Limits<'_>,
+    limits: MergeLimits<'_>,
     mut give: impl FnMut(File) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let mut reader = Reader::new(open(path)?).map_err(|error| failed(path, &error))?;
@@ -155,10 +145,10 @@ impl Part {
         self.lines.push((line.time(), from, self.text.len()));
     }
 
-    fn store(mut self, limits: Limits<'_>) -> Result<File, Error> {
+    fn store(mut self, limits: MergeLimits<'_>) -> Result<File, Error> {
         // Places in the text ascend: the order of equal times stays.
         self.lines.sort_unstable();
-        let mut file = limits.spill()?;
+        let mut file = spill(limits)?;
         let mut write = || {
             Writer::new(&mut file, &Map::new())?;
             self.lines.iter().try_for_each(|&(_, from, to)| file.write_all(&self.text[from..to]))
@@ -245,6 +235,7 @@ impl Sources {
 mod tests {
     use super::*;
     use seekless_layout::trace::{Event, Op};
+    use seekless_units::ByteLen;
 
     /// A trace with events at some times, each with its number as its path.
     fn trace(dir: &Path, name: &str, times: &[u64]) -> PathBuf {
@@ -258,7 +249,7 @@ mod tests {
     }
 
     fn merged(traces: &[PathBuf], memory: u64, dir: &Path) -> Result<Vec<u8>, Error> {
-        let limits = Limits { memory: ByteLen::new(memory), temp_dir: dir };
+        let limits = MergeLimits { memory: ByteLen::new(memory), temp_dir: dir };
         let mut text = Vec::new();
         let mut out = Writer::new(&mut text, &Map::new()).unwrap();
         let events = Merge::new(traces, limits)?.write(&mut out).unwrap()?;

@@ -9,8 +9,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-pub use super::merge::Limits;
-pub use seekless_summary::{Header, weight_of};
+pub use seekless_summary::{Header, MergeLimits, weight_of};
 
 /// The error of a summary, with the file that it is in.
 #[must_use]
@@ -93,15 +92,13 @@ pub fn summarize(traces: &[(PathBuf, u64)], out: &Path) -> Result<(Header, usize
 pub fn add_up(
     summaries: &[PathBuf],
     min_machines: u64,
-    limits: Limits<'_>,
+    limits: MergeLimits<'_>,
     out: &Path,
 ) -> Result<Header, Error> {
     if summaries.is_empty() {
         return Err(Error::usage("no summary to add up"));
     }
     let output = Output::create(out, true)?;
-    let Limits { memory, temp_dir } = limits;
-    let limits = seekless_summary::Limits { memory, temp_dir };
     let about = |(at, error): (Option<usize>, SummaryError)| {
         failed(at.and_then(|at| summaries.get(at)).map_or(out, PathBuf::as_path), &error)
     };
@@ -119,7 +116,7 @@ mod tests {
     #[test]
     fn no_summary_makes_no_sum() {
         let dir = tempfile::tempdir().unwrap();
-        let limits = Limits { memory: ByteLen::new(1 << 20), temp_dir: dir.path() };
+        let limits = MergeLimits { memory: ByteLen::new(1 << 20), temp_dir: dir.path() };
         let out = dir.path().join("sum");
         let error = add_up(&[], 0, limits, &out).unwrap_err();
         assert_eq!(

@@ -3,6 +3,7 @@
 use super::index::Owner;
 use super::listings::{directories_in, in_place, listed, without_mere_opens};
 use super::{Index, PageAccess, PageSet, Pages, RecordedTouch, TouchKind};
+use crate::essential::compact;
 use crate::trace::{Event, Op};
 use seekless_fs::FileKind;
 use seekless_units::{BlockNo, Extent, Ino, Lbn, Nanos};
@@ -40,6 +41,13 @@ pub struct Assembled {
     pub events: Vec<Event>,
     /// Unresolved touches.
     pub unknown: Unknown,
+}
+
+impl Assembled {
+    /// Leaves only the events that a layout depends on.
+    pub fn compact(&mut self) {
+        self.events = compact(std::mem::take(&mut self.events));
+    }
 }
 
 /// Makes a trace of touches, which are in order of time.

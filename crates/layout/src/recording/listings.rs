@@ -62,7 +62,8 @@ pub(super) fn directories_in(index: &Index, extent: Extent) -> Vec<(Ino, Run)> {
     runs
 }
 
-fn is_announcement(what: &TouchKind) -> bool {
+/// Whether a touch tells of a thread, or is heard of after it happened.
+pub(super) fn is_announcement(what: &TouchKind) -> bool {
     matches!(
         what,
         TouchKind::Opened(_)

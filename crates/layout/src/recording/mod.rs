@@ -3,15 +3,18 @@
 //! A kernel reports inode numbers, pages and blocks. An [`Index`] of the file system maps blocks to
 //! inodes; [`assemble`] puts names to them and leaves the first touch of everything, as a recording
 //! through a mount has it. For observers of a device alone [`map_reads`] does the same.
+//! [`FirstTouches`] leaves out touches that change nothing while a long recording runs.
 
 mod assemble;
 mod blocks;
+mod first;
 mod index;
 mod listings;
 
 pub use crate::pages::PageSet;
 pub use assemble::{Assembled, EndState, Unknown, assemble};
 pub use blocks::{Bytes, MappedReads, map_reads};
+pub use first::FirstTouches;
 pub use index::Index;
 
 use seekless_units::{BlockNo, Extent, Ino};

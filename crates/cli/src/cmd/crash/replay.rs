@@ -2,7 +2,7 @@
 
 use super::judge::{SearchArgs, coverage_json, print_coverage};
 use super::target::FormatTarget;
-use crate::args::Global;
+use crate::args::{Global, some_size};
 use crate::failure::{Failure, Kind};
 use crate::progress;
 use crate::say::say;
@@ -18,7 +18,7 @@ use seekless_formats::claim;
 use seekless_fs::FsError;
 use seekless_fs::format::OpenOptions;
 use seekless_images::Place;
-use seekless_units::{ByteLen, Lba, parse_size};
+use seekless_units::{ByteLen, Lba};
 use serde_json::json;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -57,7 +57,7 @@ pub(crate) struct ReplayArgs {
     #[arg(long)]
     loose_bitmaps: bool,
     /// Maximum size of the writes kept in memory
-    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "1G")]
+    #[arg(long, value_name = "SIZE", value_parser = some_size, default_value = "1G")]
     memory: ByteLen,
     #[command(flatten)]
     search: SearchArgs,

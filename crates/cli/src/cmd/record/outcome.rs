@@ -52,6 +52,9 @@ pub(super) fn header(
         WantedPages::Touched => "touched",
     };
     header.insert("pages".into(), pages.into());
+    if args.compact {
+        header.insert("compact".into(), true.into());
+    }
     if collected.lost > 0 {
         header.insert("lost".into(), collected.lost.into());
     }

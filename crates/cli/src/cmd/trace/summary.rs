@@ -1,14 +1,14 @@
 //! Summaries of traces: made, added up and shown.
 
-use crate::args::Global;
+use crate::args::{Global, some_size};
 use crate::failure::Failure;
 use crate::show::{json_bytes, name};
 use crate::source::temp_dir;
 use crate::written::Written;
 use clap::Args;
-use seekless_compose::traces::summary::{self, Limits};
+use seekless_compose::traces::summary::{self, MergeLimits};
 use seekless_summary::{Header, Touched, UNIT, weight_of};
-use seekless_units::{ByteLen, parse_size};
+use seekless_units::ByteLen;
 use serde_json::json;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ pub(super) struct SummarizeArgs {
 #[derive(Args, Debug)]
 pub(super) struct MergeOptions {
     /// Memory for sorting and adding up; more is kept in temporary files
-    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "512M")]
+    #[arg(long, value_name = "SIZE", value_parser = some_size, default_value = "512M")]
     pub(super) memory: ByteLen,
     /// Of summaries: leave out ranges that fewer machines touched
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
@@ -89,7 +89,7 @@ pub(super) fn merge(
         return Err(Failure::usage("a merge of summaries needs an output file (-o)"));
     };
     let temp_dir = temp_dir();
-    let limits = Limits { memory: args.memory, temp_dir: &temp_dir };
+    let limits = MergeLimits { memory: args.memory, temp_dir: &temp_dir };
     let header = summary::add_up(summaries, args.min_machines, limits, output)?;
     tell(output, &header, global, |written| written);
     Ok(())

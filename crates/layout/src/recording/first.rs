@@ -1,0 +1,377 @@
+//! First touches, picked while a recording runs, so that its length does not count.
+
+use super::listings::is_announcement;
+use super::{PageAccess, PageSet, TouchKind};
+use seekless_units::{BlockNo, Extent, Ino};
+use std::collections::{HashMap, HashSet, VecDeque};
+
+/// Uses of a block of metadata by a thread that used the same other block before it that are kept: more
+/// than there are inodes in a block of an inode table of 16 KiB.
+const USES: u8 = 64;
+
+/// Left-out uses of blocks, and opens, of a thread that are kept before its next touch that is.
+const CONTEXT: usize = 4;
+
+/// Picks the touches that [`assemble`](super::assemble) makes a trace of, out of all touches in order
+/// of time. Touches of pages, files and blocks that were touched in the same way before are left out.
+/// Since a thread's next touch is understood by those before it, the last ones that were left out come
+/// before it.
+///
+/// The events of the trace that a layout depends on ([`essential`](crate::essential::essential)) are
+/// those of all touches, except
+/// - where something was read from the disk again, as under memory pressure: ranges that would be
+///   apart in time may be one event;
+/// - where two blocks of metadata were used one after the other more than 64 times: an inode that
+///   nothing was read for may be looked up later, or be among the inodes that were not resolved;
+/// - where a thread starts a program all of whose pages others have touched before: the start is not
+///   placed before the thread's first page of it.
+///
+/// Memory grows with the pages, files and blocks that are touched, with the threads that live, and
+/// with the programs that are started and the directories that each lists, but not with time. `E` is
+/// the caller's form of a touch.
+///
+/// ```
+/// use seekless_layout::recording::{FirstTouches, PageAccess, TouchKind};
+/// use seekless_units::Ino;
+///
+/// let pages = |first, last| {
+///     TouchKind::Pages { ino: Ino::new(12), first, last, how: PageAccess::Asked }
+/// };
+/// let mut picked = Vec::new();
+/// let mut touches = FirstTouches::default();
+/// for (number, what) in [pages(0, 3), pages(1, 2), pages(3, 4)].into_iter().enumerate() {
+///     touches.take(7, &what, number, &mut |number| picked.push(number));
+/// }
+/// // The second one is kept because it is the thread's last one before the third.
+/// assert_eq!(picked, [0, 1, 2]);
+/// touches.take(7, &pages(0, 0), 3, &mut |number| picked.push(number));
+/// touches.take(7, &pages(2, 4), 4, &mut |number| picked.push(number));
+/// assert_eq!(picked.len(), 3);
+/// ```
+#[derive(Debug)]
+pub struct FirstTouches<E> {
+    /// Pages that a read or a fault asked for.
+    asked: HashMap<Ino, PageSet>,
+    mapped: HashMap<Ino, PageSet>,
+    fetched: HashMap<Ino, PageSet>,
+    opened: HashSet<Ino>,
+    /// Directories, by thread: a thread that has listed one searches it for nothing.
+    listed: HashSet<(u32, Ino)>,
+    loaded: HashSet<Ino>,
+    requested: HashSet<(BlockNo, u64)>,
+    /// How often a block was used after another one.
+    used: HashMap<(Option<BlockNo>, BlockNo), u8>,
+    threads: HashMap<u32, LeftOut<E>>,
+}
+
+impl<E> Default for FirstTouches<E> {
+    fn default() -> Self {
+        Self {
+            asked: HashMap::new(),
+            mapped: HashMap::new(),
+            fetched: HashMap::new(),
+            opened: HashSet::new(),
+            listed: HashSet::new(),
+            loaded: HashSet::new(),
+            requested: HashSet::new(),
+            used: HashMap::new(),
+            threads: HashMap::new(),
+        }
+    }
+}
+
+/// A thread's touches that were left out since its last one that was kept.
+#[derive(Debug)]
+struct LeftOut<E> {
+    /// The block that it used last.
+    block: Option<BlockNo>,
+    blocks: VecDeque<E>,
+    opens: VecDeque<E>,
+    /// A page that was asked for: it tells whether the next fetch is for a fault.
+    page: Option<E>,
+    fetch: Option<E>,
+    request: Option<E>,
+    /// Its last touch, but for announcements, may be the search for an inode, which the next one
+    /// tells.
+    searches: bool,
+}
+
+impl<E> Default for LeftOut<E> {
+    fn default() -> Self {
+        Self {
+            block: None,
+            blocks: VecDeque::new(),
+            opens: VecDeque::new(),
+            page: None,
+            fetch: None,
+            request: None,
+            searches: false,
+        }
+    }
+}
+
+impl<E> LeftOut<E> {
+    /// Gives the touches that were left out last.
+    fn give(&mut self, keep: &mut impl FnMut(E)) {
+        let Self { blocks, opens, page, fetch, request, .. } = self;
+        let single = [page, fetch, request].into_iter().filter_map(Option::take);
+        blocks.drain(..).chain(opens.drain(..)).chain(single).for_each(keep);
+    }
+}
+
+/// Appends to the last few.
+fn push<E>(last: &mut VecDeque<E>, touch: E) {
+    if last.len() == CONTEXT {
+        last.pop_front();
+    }
+    last.push_back(touch);
+}
+
+impl<E> FirstTouches<E> {
+    /// Takes a touch, and gives those that are kept, in no particular order.
+    pub fn take(&mut self, tid: u32, what: &TouchKind, touch: E, keep: &mut impl FnMut(E)) {
+        let is_new = self.is_new(tid, what);
+        let thread = self.threads.entry(tid).or_default();
+        if let TouchKind::Block(block) = what {
+            thread.block = Some(*block);
+        }
+        // Announcements are heard of late.
+        let is_next = thread.searches && !is_announcement(what);
+        if !is_announcement(what) {
+            thread.searches = is_new && matches!(what, TouchKind::Block(_));
+        }
+        if is_new || is_next {
+            thread.give(keep);
+            keep(touch);
+        } else {
+            match what {
+                TouchKind::Block(_) => push(&mut thread.blocks, touch),
+                TouchKind::Opened(_) | TouchKind::Listed(_) => push(&mut thread.opens, touch),
+                TouchKind::Requested(_) => thread.request = Some(touch),
+                TouchKind::Pages { how: PageAccess::Fetched, .. } => thread.fetch = Some(touch),
+                TouchKind::Pages { how: PageAccess::Asked | PageAccess::Faulted, .. } => {
+                    thread.page = Some(touch);
+                }
+                _ => {}
+            }
+        }
+        if let TouchKind::Forked(child) = what {
+            // The thread that had the number before has ended.
+            self.threads.remove(child);
+        }
+    }
+
+    /// Whether a touch is the first one of its kind.
+    fn is_new(&mut self, tid: u32, what: &TouchKind) -> bool {
+        match *what {
+            TouchKind::Pages { ino, first, last, how } => self.has_new_pages(ino, first, last, how),
+            TouchKind::Opened(ino) => self.opened.insert(ino),
+            TouchKind::Listed(ino) => self.listed.insert((tid, ino)),
+            TouchKind::Inode(ino) => self.loaded.insert(ino),
+            TouchKind::Requested(Extent { start, len }) => self.requested.insert((start, len)),
+            TouchKind::Block(block) => {
+                let before = self.threads.get(&tid).and_then(|thread| thread.block);
+                let used = self.used.entry((before, block)).or_default();
+                *used = used.saturating_add(1);
+                *used <= USES
+            }
+            TouchKind::Executed(_) | TouchKind::Named(_) | TouchKind::Forked(_) => true,
+        }
+    }
+
+    fn has_new_pages(&mut self, ino: Ino, first: u64, last: u64, how: PageAccess) -> bool {
+        let end = last.saturating_add(1);
+        let pages = match how {
+            PageAccess::Fetched => &mut self.fetched,
+            PageAccess::Asked | PageAccess::Faulted => &mut self.asked,
+            PageAccess::Mapped => &mut self.mapped,
+        };
+        !pages.entry(ino).or_default().add(first, end).is_empty()
+    }
+
+    /// The number of threads that something is kept of.
+    #[must_use]
+    pub fn threads(&self) -> usize {
+        self.threads.len()
+    }
+
+    /// Forgets threads that have ended, with the touches that were left out of them last.
+    pub fn forget(&mut self, has_ended: impl Fn(u32) -> bool) {
+        let kept = |tid: &u32| !has_ended(*tid);
+        self.threads.retain(|tid, _| kept(tid));
+        self.listed.retain(|(tid, _)| kept(tid));
+    }
+
+    /// Gives the touches that were left out last of each thread, when the recording ends.
+    pub fn finish(mut self, keep: &mut impl FnMut(E)) {
+        self.threads.values_mut().for_each(|thread| thread.give(keep));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::essential::compact;
+    use crate::recording::{EndState, Index, Pages, RecordedTouch, assemble};
+    use crate::trace::Event;
+    use seekless_fs::FileKind;
+
+    /// A generator of numbers: Knuth's MMIX.
+    struct Random(u64);
+
+    impl Random {
+        fn below(&mut self, limit: u64) -> u64 {
+            self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (self.0 >> 33) % limit
+        }
+
+        fn ino(&mut self) -> Ino {
+            Ino::new(FIRST + u32::try_from(self.below(u64::from(FILES))).unwrap())
+        }
+    }
+
+    const DIRS: u32 = 3;
+    const FIRST: u32 = 20;
+    const FILES: u32 = 24;
+    const PAGES: u64 = 12;
+
+    /// The inodes of eight files share a block.
+    fn index() -> Index {
+        let names: Vec<String> = (0..FILES).map(|at| format!("f{at}")).collect();
+        let mut parts: Vec<_> = names
+            .iter()
+            .zip(0..)
+            .map(|(name, at)| {
+                let table = 50 + u64::from(at / 8);
+                (FIRST + at, 12 + at % DIRS, &**name, FileKind::Regular, table)
+            })
+            .collect();
+        parts.extend(
+            [(12, "a"), (13, "b"), (14, "c")]
+                .map(|(ino, name)| (ino, 2, name, FileKind::Directory, 49)),
+        );
+        Index::of_parts(4096, &parts, &[(2, 100, 1), (12, 101, 2), (13, 103, 2), (14, 105, 2)])
+    }
+
+    /// Touches of threads that do the same again and again. With `again`, ranges are fetched again.
+    fn touches(random: &mut Random, count: u64, again: bool) -> Vec<RecordedTouch> {
+        let mut fetched: HashMap<Ino, PageSet> = HashMap::new();
+        let mut requested = HashSet::new();
+        // Files are opened before they are read; programs do not open themselves.
+        let (mut opened, mut executed) = (HashSet::new(), HashSet::new());
+        let mut touches = Vec::new();
+        let mut time = 0;
+        while (touches.len() as u64) < count {
+            time += 1 + random.below(5);
+            let tid = 7 + u32::try_from(random.below(4)).unwrap();
+            let (ino, first) = (random.ino(), random.below(PAGES));
+            let last = (first + random.below(4)).min(PAGES - 1);
+            let pages = |how| TouchKind::Pages { ino, first, last, how };
+            let dir = Ino::new(12 + u32::try_from(random.below(u64::from(DIRS))).unwrap());
+            let what = match random.below(24) {
+                0..6 => pages(PageAccess::Asked),
+                6..8 => pages(PageAccess::Faulted),
+                8 => pages(PageAccess::Mapped),
+                9..12 => {
+                    let new = fetched.entry(ino).or_default().add(first, last + 1);
+                    if !again && new != [(first, last + 1)] {
+                        continue;
+                    }
+                    pages(PageAccess::Fetched)
+                }
+                12 => {
+                    let extent = Extent::new(BlockNo::new(100 + random.below(8)), 1);
+                    if !requested.insert(extent.start) && !again {
+                        continue;
+                    }
+                    TouchKind::Requested(extent)
+                }
+                13..16 => TouchKind::Block(BlockNo::new(100 + random.below(7))),
+                16..18 => TouchKind::Block(BlockNo::new(49 + random.below(4))),
+                18..20 if !executed.contains(&(tid, ino)) => TouchKind::Opened(ino),
+                20 => TouchKind::Inode(ino),
+                21 if !opened.contains(&(tid, ino)) => TouchKind::Executed(ino),
+                22 => TouchKind::Listed(dir),
+                23 if random.below(4) == 0 => TouchKind::Named(format!("p{tid}").into()),
+                _ => continue,
+            };
+            let is_start = matches!(what, TouchKind::Executed(_));
+            if is_start {
+                executed.insert((tid, ino));
+            }
+            let is_of_file = is_start || matches!(what, TouchKind::Pages { .. });
+            if is_of_file && opened.insert((tid, ino)) && !is_start {
+                touches.push(RecordedTouch { time, tid, what: TouchKind::Opened(ino) });
+                time += 1;
+            }
+            touches.push(RecordedTouch { time, tid, what });
+        }
+        touches
+    }
+
+    /// The touches that are kept, in order of time.
+    fn kept(touches: &[RecordedTouch]) -> Vec<RecordedTouch> {
+        let (mut first, mut kept) = (FirstTouches::default(), Vec::new());
+        for touch in touches {
+            first.take(touch.tid, &touch.what, touch.clone(), &mut |touch| kept.push(touch));
+        }
+        first.finish(&mut |touch| kept.push(touch));
+        kept.sort_by_key(|touch| touch.time);
+        kept
+    }
+
+    fn trace(touches: Vec<RecordedTouch>, pages: Pages) -> Vec<Event> {
+        let loaded = (FIRST..FIRST + FILES).map(Ino::new).collect();
+        let mut resident =
+            |ino: Ino, _: &[u8]| [(u64::from(ino.get()) % 5, 9)].into_iter().collect();
+        let known = EndState {
+            loaded: &loaded,
+            size: &mut |_, _| Some(PAGES * 4096),
+            resident: &mut resident,
+            holder: &mut |_, _| None,
+        };
+        compact(assemble(touches, &index(), pages, known).events)
+    }
+
+    #[test]
+    fn the_trace_has_the_same_events_that_count() {
+        for seed in 0..100 {
+            let mut random = Random(seed);
+            // So few that no two blocks are used together more often than is kept.
+            let all = touches(&mut random, 2000, false);
+            let kept = kept(&all);
+            assert!(kept.len() < all.len());
+            for pages in [Pages::Fetched, Pages::Touched] {
+                let (whole, first) = (trace(all.clone(), pages), trace(kept.clone(), pages));
+                if let Some(at) = whole.iter().zip(&first).position(|(one, other)| one != other) {
+                    panic!(
+                        "seed {seed}, {pages:?}: event {at} of {}: {:#?} {:#?}",
+                        whole.len(),
+                        whole[at],
+                        first[at]
+                    );
+                }
+                assert_eq!(whole.len(), first.len(), "seed {seed}, {pages:?}");
+            }
+        }
+    }
+
+    /// A day in which the same is done again and again is as long as an hour.
+    #[test]
+    fn what_is_done_again_and_again_is_kept_once() {
+        let hour = touches(&mut Random(1), 3000, true);
+        let day = |hours: u64| {
+            let length = hour.last().unwrap().time;
+            let again = |at| hour.iter().map(move |touch| (at * length + touch.time, touch));
+            let all: Vec<RecordedTouch> = (0..hours)
+                .flat_map(again)
+                .map(|(time, touch)| RecordedTouch { time, ..touch.clone() })
+                .filter(|touch| !matches!(touch.what, TouchKind::Executed(_) | TouchKind::Named(_)))
+                .collect();
+            kept(&all).len()
+        };
+        let all = day(100);
+        assert!(all < 100 * hour.len() / 5, "{all} of {}", 100 * hour.len());
+        assert_eq!(day(200), all);
+    }
+}
