@@ -54,10 +54,11 @@ import sys, seekless
 try:
     seekless.Trace.load(sys.argv[1])
 except seekless.CorruptError as error:
-    print(error.path)
+    print(error)
 """
     done = subprocess.run([sys.executable, "-c", program, str(made)], capture_output=True, text=True)
-    assert (done.stdout, done.stderr) == (f"{made}\n", "")
+    message = f"{made}: damaged summary: its data cannot be decoded\n"
+    assert (done.stdout, done.stderr) == (message, "")
 
 
 def test_images_that_are_none(path: Path, tmp_path: Path) -> None:

@@ -262,7 +262,8 @@ fn summaries_are_merged_shown_and_exported() {
 }
 
 /// A summary whose data make a decoder panic, though their checksum is right. It was made of one by
-/// a byte turned over, as `crates/summary/tests/sums.rs` does.
+/// a byte turned over, as `crates/summary/tests/sums.rs` does, which writes it to the file that the
+/// variable SEEKLESS_UNDECODABLE names.
 #[test]
 fn a_summary_that_cannot_be_decoded_is_named() {
     let scratch = Scratch::new("summaries");
@@ -277,7 +278,7 @@ fn a_summary_that_cannot_be_decoded_is_named() {
     for way in ways {
         let (code, message) = failure(&seekless(way));
         assert_eq!(code, 3, "{message}");
-        assert!(message.contains(&path), "{message}");
+        assert!(message.contains(&path) && message.contains("cannot be decoded"), "{message}");
     }
     assert!(!Path::new(&out).exists(), "nothing half written");
 }
