@@ -153,7 +153,7 @@ impl Recorder<'_> {
         let (mut subject, mut ours) = self.begin(whose, &mut ears)?;
         let mut all = Batch { traced: std::mem::take(&mut ears.early), ..Batch::default() };
         let start = all.traced.iter().map(|event| event.time).fold(start, u64::min);
-        let mut compacted = self.compact.then(Compacted::default);
+        let mut compacted = self.compact.then(|| Compacted::of(self.source));
         let end = loop {
             let until = seekless_host::now();
             let heard = ears.listen(&mut all)?;

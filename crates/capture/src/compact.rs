@@ -1,6 +1,6 @@
 //! Recordings that keep only first touches while they run.
 
-use super::collect::Ours;
+use super::collect::{Ours, Source};
 use super::naming::traced;
 use seekless_host::fanotify::{AccessKind, Noticed};
 use seekless_host::tracefs::Traced;
@@ -32,8 +32,9 @@ impl Seen {
         }
     }
 
-    /// The touch that it becomes in the trace; `None` if it does not become any.
-    fn touch(&self) -> Option<TouchKind> {
+    /// The touch that it becomes in the trace; `None` if it does not become any. An open of a
+    /// directory counts as a listing where nothing else tells of listings.
+    fn touch(&self, are_listings_known: bool) -> Option<TouchKind> {
         match self {
             // Blocks have the numbers of their first bytes, so that the size of blocks need not be
             // known.
@@ -47,6 +48,7 @@ impl Seen {
                         let how = PageAccess::Asked;
                         TouchKind::Pages { ino, first: 0, last: 0, how }
                     }
+                    (AccessKind::Open, true) if !are_listings_known => TouchKind::Listed(ino),
                     (AccessKind::Open, _) => TouchKind::Opened(ino),
                     (AccessKind::Exec, _) => TouchKind::Executed(ino),
                 })
@@ -72,8 +74,8 @@ impl Batch {
 }
 
 /// The events of a recording, first touches only.
-#[derive(Default)]
 pub(super) struct Compacted {
+    are_listings_known: bool,
     first: FirstTouches<Seen>,
     /// Events that others may precede which have not been read yet.
     waiting: Vec<Seen>,
@@ -85,6 +87,17 @@ pub(super) struct Compacted {
 }
 
 impl Compacted {
+    pub(super) fn of(source: Source) -> Self {
+        Self {
+            are_listings_known: source == Source::Fanotify,
+            first: FirstTouches::default(),
+            waiting: Vec::new(),
+            most: 0,
+            kept: Batch::default(),
+            strangers: 0,
+        }
+    }
+
     /// Takes events. All that happened before `until` have been read. Events of `helpers` are kept;
     /// they do not stand for those of others.
     pub(super) fn take(
@@ -105,7 +118,7 @@ impl Compacted {
         for event in self.waiting.drain(..ready) {
             if helpers.contains(&event.tid()) {
                 self.kept.push(event);
-            } else if let Some(touch) = event.touch() {
+            } else if let Some(touch) = event.touch(self.are_listings_known) {
                 self.first.take(event.tid(), &touch, event, &mut |event| self.kept.push(event));
             }
         }
@@ -121,5 +134,35 @@ impl Compacted {
         self.first.finish(&mut |event| self.kept.push(event));
         self.kept.noticed.sort_by_key(|event| event.time);
         (self.kept, self.strangers)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Trace events tell of opens of directories, and nothing of listings.
+    #[test]
+    fn a_directory_is_listed_by_another_thread_than_opened_it_first() {
+        let open = |time, tid, ino| Noticed {
+            time,
+            tid,
+            did: AccessKind::Open,
+            ino,
+            directory: true,
+            comm: None,
+            path: None,
+        };
+        let opens = |tid| (0..9).map(move |at| open(u64::from(tid) + at, tid, 20 + at));
+        let noticed: Vec<Noticed> = opens(10).chain(opens(30)).chain(opens(50)).collect();
+        let mut compacted = Compacted::of(Source::Tracefs);
+        for noticed in [&noticed[..], &noticed[18..]] {
+            let noticed = noticed.to_vec();
+            compacted.take(Batch { noticed, ..Batch::default() }, u64::MAX, &[], None);
+        }
+        let (kept, _) = compacted.finish(&[]);
+        // Of what a thread does again, only the last touches are kept.
+        assert_eq!(kept.noticed.len(), noticed.len() + 4);
+        assert!(noticed.iter().all(|event| kept.noticed.contains(event)));
     }
 }

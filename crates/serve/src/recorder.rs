@@ -43,8 +43,9 @@ struct State {
 }
 
 impl Recorder {
-    /// Starts a trace in a new file, compressed with zstd if its name ends in `.zst`. If the server
-    /// is killed, all events but those of the last second can be read.
+    /// Starts a trace in a new file, compressed with zstd if its name ends in `.zst`. It is written
+    /// when an event comes more than a second after it was written last. If the server is killed, all
+    /// events up to then can be read.
     ///
     /// # Errors
     /// I/O errors, also for a trace that another process writes.

@@ -26,11 +26,13 @@ pub(crate) fn guarded<T>(
     done.unwrap_or(Err(SummaryError::Corrupt("its data cannot be decoded")))
 }
 
-/// Puts a hook in front of the process's panic hook that passes over panics of decoders.
+/// Puts a hook in front of the process's panic hook that passes over panics of decoders, and leaves
+/// all others to it. A hook that the program sets later replaces both.
 fn leave_to_errors() {
     static DONE: Once = Once::new();
-    // A hook cannot be set while the thread panics.
-    if thread::panicking() {
+    // Where a panic ends the process, it is not returned, and has to be reported. A hook cannot be
+    // set while the thread panics.
+    if cfg!(panic = "abort") || thread::panicking() {
         return;
     }
     DONE.call_once(|| {

@@ -63,7 +63,8 @@ enum WatchSubcommand {
     /// Learn habits from traces or summaries of traces, each as if its programs had run here
     ///
     /// Each trace is a habit, or runs of one that is known: its files, in the order of their
-    /// first touch. The daemon must not be running.
+    /// first touch. A trace that is learned again counts again. If one of the traces cannot
+    /// be read, nothing is learned. The daemon must not be running.
     #[command(after_help = "\
 Examples:
   seekless watch learn / fleet.parquet

@@ -88,12 +88,19 @@ impl Facts {
             }
             touch
         });
-        while self.pages.len() > MOST_RANGES {
-            let gap = |at: &usize| self.pages[at + 1].0.saturating_sub(self.pages[*at].1);
-            let Some(at) = (0..self.pages.len() - 1).min_by_key(gap) else { return };
-            self.pages[at].1 = self.pages[at + 1].1;
-            self.pages.remove(at + 1);
+        if self.pages.len() <= MOST_RANGES {
+            return;
         }
+        // The widest gaps stay; of gaps alike the last ones do.
+        let gap = |at: usize| self.pages[at].0.saturating_sub(self.pages[at - 1].1);
+        let mut gaps: Vec<(u32, usize)> = (1..self.pages.len()).map(|at| (gap(at), at)).collect();
+        gaps.sort_unstable_by(|one, other| other.cmp(one));
+        gaps.truncate(MOST_RANGES - 1);
+        let mut starts: Vec<usize> = gaps.into_iter().map(|(_, at)| at).collect();
+        starts.sort_unstable();
+        let ends = starts.iter().copied().chain([self.pages.len()]);
+        let joined = std::iter::once(0).chain(starts.iter().copied()).zip(ends);
+        self.pages = joined.map(|(from, to)| (self.pages[from].0, self.pages[to - 1].1)).collect();
     }
 }
 
@@ -222,6 +229,14 @@ impl Habits {
             }
         }
         true
+    }
+
+    /// Adds pages of a file that are used, too, if the file is known: it need not be looked at for
+    /// that. In order, and empty for all of it, as [`Facts::pages`].
+    pub fn add_pages(&mut self, file: FileId, pages: &[(u32, u32)]) {
+        if let Some(facts) = self.facts.get_mut(&file) {
+            facts.join(pages);
+        }
     }
 
     fn place(&mut self, now: Seconds, files: Vec<FileId>, program: String) -> Filed {

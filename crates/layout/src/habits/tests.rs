@@ -184,6 +184,19 @@ fn files_of_habits_that_lie_well_stay() {
 }
 
 #[test]
+fn pages_are_added_to_files_that_were_looked_at() {
+    let mut habits = Habits::new(Rules::default());
+    let episode = || Episode { program: "tool".into(), files: files(20..24) };
+    habits.add_pages(id(20), &[(0, 9)]);
+    habits.file(100, episode(), &mut |_| Some(vec![(0, 4)]));
+    // They are not looked at again so soon.
+    habits.file(101, episode(), &mut |_| Some(vec![(8, 12)]));
+    assert_eq!(habits.facts[&id(20)].pages, [(0, 4)]);
+    habits.add_pages(id(20), &[(8, 12)]);
+    assert_eq!(habits.facts[&id(20)].pages, [(0, 4), (8, 12)]);
+}
+
+#[test]
 fn pages_of_a_file_are_joined() {
     let mut facts = Facts { pages: vec![(0, 4), (10, 20)], looked: 0 };
     facts.join(&[(4, 8), (15, 30)]);
@@ -192,6 +205,18 @@ fn pages_of_a_file_are_joined() {
     facts.join(&many);
     assert_eq!(facts.pages.len(), MOST_RANGES);
     assert!(facts.pages.windows(2).all(|pair| pair[0].1 < pair[1].0));
+    // The nearest are joined: gaps of 1 to 20, of which the widest stay.
+    let mut facts = Facts { pages: vec![(0, 1)], looked: 0 };
+    let mut at = 0;
+    let apart: Vec<(u32, u32)> = (1..=20)
+        .map(|gap| {
+            at += 1 + gap;
+            (at, at + 1)
+        })
+        .collect();
+    facts.join(&apart);
+    assert_eq!(facts.pages[0], (0, apart[12].1));
+    assert_eq!(facts.pages[1..], apart[13..]);
     facts.join(&[]);
     assert!(facts.pages.is_empty(), "all of it");
 }

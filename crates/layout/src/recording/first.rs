@@ -3,13 +3,25 @@
 use super::listings::is_announcement;
 use super::{PageAccess, PageSet, TouchKind};
 use seekless_units::{BlockNo, Extent, Ino};
+use std::cell::RefCell;
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::rc::Rc;
 
 /// Uses of a block of metadata by a thread that used the same other block before it that are kept: more
 /// than there are inodes in a block of an inode table of 16 KiB.
 const USES: u8 = 64;
 
-/// Left-out uses of blocks, and opens, of a thread that are kept before its next touch that is.
+/// Uses of a block of metadata that are kept, whatever was used before it.
+const ALL_USES: u16 = 1024;
+
+/// Threads of which a listing of the same directory is kept, and starts of the same program.
+const TIMES: usize = 64;
+
+/// Threads that have their names from one another whose names are kept only when they are needed.
+const GENERATIONS: usize = 64;
+
+/// Left-out uses of blocks and inodes, and opens, of a thread that are kept before its next touch that
+/// is.
 const CONTEXT: usize = 4;
 
 /// Picks the touches that [`assemble`](super::assemble) makes a trace of, out of all touches in order
@@ -21,14 +33,17 @@ const CONTEXT: usize = 4;
 /// those of all touches, except
 /// - where something was read from the disk again, as under memory pressure: ranges that would be
 ///   apart in time may be one event;
-/// - where two blocks of metadata were used one after the other more than 64 times: an inode that
-///   nothing was read for may be looked up later, or be among the inodes that were not resolved;
+/// - where two blocks of metadata were used one after the other more than 64 times, or one of them
+///   more than 1024 times: an inode that nothing was read for may be looked up later, or be among the
+///   inodes that were not resolved;
+/// - where more than 64 threads opened a directory before one of them listed it from memory;
 /// - where a thread starts a program all of whose pages others have touched before: the start is not
-///   placed before the thread's first page of it.
+///   placed before the thread's first page of it. The same holds for an open of a file that the thread
+///   had open before.
 ///
-/// Memory grows with the pages, files and blocks that are touched, with the threads that live, and
-/// with the programs that are started and the directories that each lists, but not with time. `E` is
-/// the caller's form of a touch.
+/// Memory grows with the pages, files and blocks that are touched, and with the threads that live, but
+/// not with time: the names and origins of threads that touch nothing new are left out, too. `E` is the
+/// caller's form of a touch.
 ///
 /// ```
 /// use seekless_layout::recording::{FirstTouches, PageAccess, TouchKind};
@@ -55,12 +70,16 @@ pub struct FirstTouches<E> {
     mapped: HashMap<Ino, PageSet>,
     fetched: HashMap<Ino, PageSet>,
     opened: HashSet<Ino>,
-    /// Directories, by thread: a thread that has listed one searches it for nothing.
-    listed: HashSet<(u32, Ino)>,
+    /// The threads that listed a directory: one that has searches it for nothing.
+    listed: HashMap<Ino, Vec<u32>>,
+    /// How often a program was started.
+    started: HashMap<Ino, usize>,
     loaded: HashSet<Ino>,
     requested: HashSet<(BlockNo, u64)>,
     /// How often a block was used after another one.
     used: HashMap<(Option<BlockNo>, BlockNo), u8>,
+    /// How often a block was used.
+    uses: HashMap<BlockNo, u16>,
     threads: HashMap<u32, LeftOut<E>>,
 }
 
@@ -71,11 +90,34 @@ impl<E> Default for FirstTouches<E> {
             mapped: HashMap::new(),
             fetched: HashMap::new(),
             opened: HashSet::new(),
-            listed: HashSet::new(),
+            listed: HashMap::new(),
+            started: HashMap::new(),
             loaded: HashSet::new(),
             requested: HashSet::new(),
             used: HashMap::new(),
+            uses: HashMap::new(),
             threads: HashMap::new(),
+        }
+    }
+}
+
+/// A touch that gave a thread its name, unless it was kept already, and those that named the thread
+/// that it has its name from.
+#[derive(Debug)]
+struct Name<E> {
+    touch: RefCell<Option<E>>,
+    from: Option<Rc<Name<E>>>,
+    generation: usize,
+}
+
+impl<E> Name<E> {
+    fn give(&self, keep: &mut impl FnMut(E)) {
+        let mut next = Some(self);
+        while let Some(name) = next {
+            if let Some(touch) = name.touch.take() {
+                keep(touch);
+            }
+            next = name.from.as_deref();
         }
     }
 }
@@ -91,6 +133,7 @@ struct LeftOut<E> {
     page: Option<E>,
     fetch: Option<E>,
     request: Option<E>,
+    name: Option<Rc<Name<E>>>,
     /// Its last touch, but for announcements, may be the search for an inode, which the next one
     /// tells.
     searches: bool,
@@ -105,6 +148,7 @@ impl<E> Default for LeftOut<E> {
             page: None,
             fetch: None,
             request: None,
+            name: None,
             searches: false,
         }
     }
@@ -113,6 +157,9 @@ impl<E> Default for LeftOut<E> {
 impl<E> LeftOut<E> {
     /// Gives the touches that were left out last.
     fn give(&mut self, keep: &mut impl FnMut(E)) {
+        if let Some(name) = self.name.take() {
+            name.give(keep);
+        }
         let Self { blocks, opens, page, fetch, request, .. } = self;
         let single = [page, fetch, request].into_iter().filter_map(Option::take);
         blocks.drain(..).chain(opens.drain(..)).chain(single).for_each(keep);
@@ -135,30 +182,50 @@ impl<E> FirstTouches<E> {
         if let TouchKind::Block(block) = what {
             thread.block = Some(*block);
         }
-        // Announcements are heard of late.
-        let is_next = thread.searches && !is_announcement(what);
+        // Announcements are heard of late, except for starts of threads.
+        let is_late = is_announcement(what) && !matches!(what, TouchKind::Forked(_));
+        let is_next = thread.searches && !is_late;
         if !is_announcement(what) {
             thread.searches = is_new && matches!(what, TouchKind::Block(_));
         }
         if is_new || is_next {
             thread.give(keep);
             keep(touch);
+            if let TouchKind::Forked(child) = what {
+                self.threads.entry(*child).or_default().name = None;
+            }
         } else {
             match what {
-                TouchKind::Block(_) => push(&mut thread.blocks, touch),
-                TouchKind::Opened(_) | TouchKind::Listed(_) => push(&mut thread.opens, touch),
+                // An inode that was read tells what the block before it was used for.
+                TouchKind::Block(_) | TouchKind::Inode(_) => push(&mut thread.blocks, touch),
+                TouchKind::Opened(_) | TouchKind::Listed(_) | TouchKind::Executed(_) => {
+                    push(&mut thread.opens, touch)
+                }
                 TouchKind::Requested(_) => thread.request = Some(touch),
                 TouchKind::Pages { how: PageAccess::Fetched, .. } => thread.fetch = Some(touch),
                 TouchKind::Pages { how: PageAccess::Asked | PageAccess::Faulted, .. } => {
                     thread.page = Some(touch);
                 }
-                _ => {}
+                TouchKind::Pages { how: PageAccess::Mapped, .. } => {}
+                TouchKind::Named(_) => {
+                    let touch = RefCell::new(Some(touch));
+                    thread.name = Some(Rc::new(Name { touch, from: None, generation: 0 }));
+                }
+                TouchKind::Forked(child) => self.forked(tid, *child, touch, keep),
             }
         }
-        if let TouchKind::Forked(child) = what {
-            // The thread that had the number before has ended.
-            self.threads.remove(child);
+    }
+
+    /// Keeps a thread's start until something of the thread is kept.
+    fn forked(&mut self, tid: u32, child: u32, touch: E, keep: &mut impl FnMut(E)) {
+        let mut from = self.threads.get(&tid).and_then(|thread| thread.name.clone());
+        if let Some(name) = from.take_if(|name| name.generation >= GENERATIONS) {
+            name.give(keep);
         }
+        let generation = from.as_ref().map_or(0, |name| name.generation) + 1;
+        let name = Some(Rc::new(Name { touch: RefCell::new(Some(touch)), from, generation }));
+        // The thread may have the number of another one that has ended.
+        self.threads.entry(child).or_default().name = name;
     }
 
     /// Whether a touch is the first one of its kind.
@@ -166,16 +233,36 @@ impl<E> FirstTouches<E> {
         match *what {
             TouchKind::Pages { ino, first, last, how } => self.has_new_pages(ino, first, last, how),
             TouchKind::Opened(ino) => self.opened.insert(ino),
-            TouchKind::Listed(ino) => self.listed.insert((tid, ino)),
+            TouchKind::Listed(ino) => {
+                let threads = self.listed.entry(ino).or_default();
+                let is_new = threads.len() < TIMES && !threads.contains(&tid);
+                if is_new {
+                    threads.push(tid);
+                }
+                is_new
+            }
             TouchKind::Inode(ino) => self.loaded.insert(ino),
             TouchKind::Requested(Extent { start, len }) => self.requested.insert((start, len)),
             TouchKind::Block(block) => {
+                let uses = self.uses.entry(block).or_default();
+                if *uses == ALL_USES {
+                    return false;
+                }
                 let before = self.threads.get(&tid).and_then(|thread| thread.block);
                 let used = self.used.entry((before, block)).or_default();
-                *used = used.saturating_add(1);
-                *used <= USES
+                let is_new = *used < USES;
+                *used += u8::from(is_new);
+                *uses += u16::from(is_new);
+                is_new
             }
-            TouchKind::Executed(_) | TouchKind::Named(_) | TouchKind::Forked(_) => true,
+            TouchKind::Executed(ino) => {
+                let started = self.started.entry(ino).or_default();
+                let is_new = *started < TIMES;
+                *started += usize::from(is_new);
+                is_new
+            }
+            // They are kept with what the thread touches.
+            TouchKind::Named(_) | TouchKind::Forked(_) => false,
         }
     }
 
@@ -197,9 +284,7 @@ impl<E> FirstTouches<E> {
 
     /// Forgets threads that have ended, with the touches that were left out of them last.
     pub fn forget(&mut self, has_ended: impl Fn(u32) -> bool) {
-        let kept = |tid: &u32| !has_ended(*tid);
-        self.threads.retain(|tid, _| kept(tid));
-        self.listed.retain(|(tid, _)| kept(tid));
+        self.threads.retain(|tid, _| !has_ended(*tid));
     }
 
     /// Gives the touches that were left out last of each thread, when the recording ends.
@@ -263,7 +348,7 @@ mod tests {
         let mut time = 0;
         while (touches.len() as u64) < count {
             time += 1 + random.below(5);
-            let tid = 7 + u32::try_from(random.below(4)).unwrap();
+            let tid = 7 + u32::try_from(random.below(6)).unwrap();
             let (ino, first) = (random.ino(), random.below(PAGES));
             let last = (first + random.below(4)).min(PAGES - 1);
             let pages = |how| TouchKind::Pages { ino, first, last, how };
@@ -292,7 +377,12 @@ mod tests {
                 20 => TouchKind::Inode(ino),
                 21 if !opened.contains(&(tid, ino)) => TouchKind::Executed(ino),
                 22 => TouchKind::Listed(dir),
-                23 if random.below(4) == 0 => TouchKind::Named(format!("p{tid}").into()),
+                23 => match random.below(8) {
+                    0 | 1 => TouchKind::Named(format!("p{time}").into()),
+                    // A number may be given to another thread.
+                    2 => TouchKind::Forked(7 + u32::try_from(random.below(6)).unwrap()),
+                    _ => continue,
+                },
                 _ => continue,
             };
             let is_start = matches!(what, TouchKind::Executed(_));
@@ -335,7 +425,8 @@ mod tests {
 
     #[test]
     fn the_trace_has_the_same_events_that_count() {
-        for seed in 0..100 {
+        let more = std::env::var("SEEDS").ok().and_then(|seeds| seeds.parse().ok());
+        for seed in 0..more.unwrap_or(100) {
             let mut random = Random(seed);
             // So few that no two blocks are used together more often than is kept.
             let all = touches(&mut random, 2000, false);
@@ -356,6 +447,49 @@ mod tests {
         }
     }
 
+    /// An inode that is read again and again is what its block is used for.
+    #[test]
+    fn blocks_that_are_left_out_lead_to_the_same_inodes() {
+        let again = [100, 50].map(|block| TouchKind::Block(BlockNo::new(block)));
+        let again = again.into_iter().chain([TouchKind::Inode(Ino::new(FIRST))]);
+        let page = |how| TouchKind::Pages { ino: Ino::new(FIRST + 9), first: 0, last: 1, how };
+        let all = std::iter::repeat_n(again, 2 * usize::from(USES)).flatten();
+        let all = all.chain([page(PageAccess::Fetched)]).zip(1..);
+        let all: Vec<_> = all.map(|(what, time)| RecordedTouch { time, tid: 7, what }).collect();
+        let kept = kept(&all);
+        assert!(kept.len() < all.len() * 2 / 3);
+        assert_eq!(trace(kept, Pages::Fetched), trace(all, Pages::Fetched));
+    }
+
+    /// Programs that touch nothing new, and blocks that are used in any order.
+    #[test]
+    fn what_more_and_more_threads_do_is_kept_a_limited_number_of_times() {
+        let kept = |threads: u32| {
+            let (mut first, mut kept) = (FirstTouches::default(), 0);
+            let mut random = Random(1);
+            for tid in 100..100 + threads {
+                let ino = Ino::new(FIRST);
+                let mut take = |tid, what| first.take(tid, &what, (), &mut |()| kept += 1);
+                // Each is started by the one before.
+                take(tid, TouchKind::Named(format!("p{tid}").into()));
+                take(tid, TouchKind::Forked(tid + 1));
+                take(tid + 1, TouchKind::Executed(ino));
+                take(tid + 1, TouchKind::Opened(ino));
+                take(tid + 1, TouchKind::Listed(Ino::new(12)));
+                (0..50).for_each(|_| {
+                    take(tid + 1, TouchKind::Block(BlockNo::new(100 + random.below(30))));
+                });
+            }
+            first.forget(|_| true);
+            assert_eq!(first.threads(), 0);
+            first.finish(&mut |()| unreachable!());
+            kept
+        };
+        let all = kept(5000);
+        assert!(all < 2 * 30 * usize::from(ALL_USES), "{all}");
+        assert_eq!(kept(6000), all);
+    }
+
     /// A day in which the same is done again and again is as long as an hour.
     #[test]
     fn what_is_done_again_and_again_is_kept_once() {
@@ -366,7 +500,6 @@ mod tests {
             let all: Vec<RecordedTouch> = (0..hours)
                 .flat_map(again)
                 .map(|(time, touch)| RecordedTouch { time, ..touch.clone() })
-                .filter(|touch| !matches!(touch.what, TouchKind::Executed(_) | TouchKind::Named(_)))
                 .collect();
             kept(&all).len()
         };

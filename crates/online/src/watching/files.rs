@@ -21,7 +21,7 @@ pub(super) const SMALL: u64 = 1 << 20;
 pub(super) const LARGEST: u64 = 1 << 30;
 
 /// If at least this percentage of a file's pages is in memory, all of it counts as used.
-const NEARLY_ALL: u64 = 90;
+pub(super) const NEARLY_ALL: u64 = 90;
 
 /// The used pages of a file, in order: first page and the page after the last; an empty list stands
 /// for all of them. `None` for a file that is gone, is not regular, is too large, or has no pages

@@ -8,7 +8,8 @@ use seekless_images::{Error, ErrorKind};
 use seekless_layout::habits::{Episode, FileId, Filed, Habits, PAGE};
 use seekless_layout::recording::PageSet;
 use seekless_layout::trace::{EventRef, Events, Op};
-use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 
 /// The habit of a trace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,13 +23,31 @@ pub struct Learned {
 /// A file of a trace.
 struct Used {
     id: FileId,
+    /// The number of its pages.
+    size: u64,
     /// `None`: all of them.
     pages: Option<PageSet>,
 }
 
+impl Used {
+    /// Its pages as habits have them, an empty list for all of them; `None` if none is used.
+    fn ranges(self) -> Option<Vec<(u32, u32)>> {
+        let Some(pages) = self.pages else { return Some(Vec::new()) };
+        let runs = pages.within(0, self.size);
+        let used: u64 = runs.iter().map(|(from, to)| to - from).sum();
+        if used * 100 >= self.size * files::NEARLY_ALL {
+            return Some(Vec::new());
+        }
+        let page = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+        let runs: Vec<_> = runs.into_iter().map(|(from, to)| (page(from), page(to))).collect();
+        (!runs.is_empty()).then_some(runs)
+    }
+}
+
 /// Learns a habit of the files of a trace, in the order of their first touch, as if a program had
 /// opened them `runs` times now. Files that are not on the volume, empty, or too large for a habit are
-/// left out.
+/// left out, and so are large files of which it reads nothing. A trace that is learned again counts
+/// again.
 ///
 /// # Errors
 /// [`ErrorKind::Unsupported`] for a trace of more files than a habit may have,
@@ -56,17 +75,29 @@ pub fn learn(
     }
     // A file may have several names.
     let mut pages: HashMap<FileId, Vec<(u32, u32)>> = HashMap::new();
-    order.retain(|id| pages.insert(*id, Vec::new()).is_none());
-    for Used { id, pages: used } in used.into_values().flatten() {
-        let page = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
-        let runs = used.iter().flat_map(|used| used.runs());
-        pages.entry(id).or_default().extend(runs.map(|(from, to)| (page(*from), page(*to))));
+    for used in used.into_values().flatten() {
+        let id = used.id;
+        let Some(ranges) = used.ranges() else { continue };
+        match pages.entry(id) {
+            Entry::Vacant(entry) => drop(entry.insert(ranges)),
+            // All of it, by one of the names, is all.
+            Entry::Occupied(mut entry) if ranges.is_empty() => entry.get_mut().clear(),
+            Entry::Occupied(entry) if entry.get().is_empty() => {}
+            Entry::Occupied(mut entry) => {
+                entry.get_mut().extend(ranges);
+                entry.get_mut().sort_unstable();
+            }
+        }
     }
+    let mut filed = HashSet::new();
+    order.retain(|id| pages.contains_key(id) && filed.insert(*id));
     let most = habits.rules().most_files;
     if order.len() > most {
         let what = format!("a habit has at most {most} files (record.most_files)");
         return Err(Error::new(ErrorKind::Unsupported, what));
     }
+    // Files that were looked at a short time ago are not looked at again.
+    pages.iter().for_each(|(file, pages)| habits.add_pages(*file, pages));
     let count = order.len();
     let mut filed = Filed::Small;
     for _ in 0..runs {
@@ -94,5 +125,27 @@ fn find(image: &dyn Inspect, path: &[u8]) -> Option<Used> {
         return None;
     }
     let id = FileId { ino: ino.get(), generation: attr.generation };
-    Some(Used { id, pages: (attr.size > files::SMALL).then(PageSet::default) })
+    let size = attr.size.div_ceil(PAGE);
+    Some(Used { id, size, pages: (attr.size > files::SMALL).then(PageSet::default) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_lie_within_the_file() {
+        let ranges = |pages: Option<&[(u64, u64)]>| {
+            let pages = pages.map(|pages| pages.iter().copied().collect());
+            Used { id: FileId { ino: 20, generation: 0 }, size: 1000, pages }.ranges()
+        };
+        assert_eq!(ranges(None), Some(vec![]), "a small file");
+        assert_eq!(ranges(Some(&[])), None, "opened only");
+        assert_eq!(ranges(Some(&[(1000, u64::MAX)])), None);
+        let ends = [(0, 10), (990, u64::MAX)];
+        assert_eq!(ranges(Some(&ends)), Some(vec![(0, 10), (990, 1000)]));
+        assert_eq!(ranges(Some(&[(0, 899)])), Some(vec![(0, 899)]));
+        assert_eq!(ranges(Some(&[(0, 900)])), Some(vec![]), "nearly all");
+        assert_eq!(ranges(Some(&[(0, u64::MAX)])), Some(vec![]));
+    }
 }
