@@ -425,7 +425,7 @@ mod tests {
 
     #[test]
     fn the_trace_has_the_same_events_that_count() {
-        let more = std::env::var("SEEDS").ok().and_then(|seeds| seeds.parse().ok());
+        let more = std::env::var("SEEKLESS_SEEDS").ok().and_then(|seeds| seeds.parse().ok());
         for seed in 0..more.unwrap_or(100) {
             let mut random = Random(seed);
             // So few that no two blocks are used together more often than is kept.
