@@ -161,7 +161,7 @@ mod tests {
             compacted.take(Batch { noticed, ..Batch::default() }, u64::MAX, &[], None);
         }
         let (kept, _) = compacted.finish(&[]);
-        // Of what a thread does again, only the last touches are kept.
+        // Touches that repeat earlier ones of the thread are left out, but for the last four.
         assert_eq!(kept.noticed.len(), noticed.len() + 4);
         assert!(noticed.iter().all(|event| kept.noticed.contains(event)));
     }

@@ -169,7 +169,7 @@ fn random_layer(random: &mut Random, whole: &mut BTreeMap<String, Kind>) -> Vec<
                 opaque.insert(path);
             }
             (true, false) => {
-                // It may be made again, without what it had.
+                // A directory of that name may take its place.
                 if random.next(3) == 0 && !is_file_in(&own, &path) {
                     own.insert(path.clone(), Kind::Dir);
                 }

@@ -182,7 +182,7 @@ fn a_journal_on_another_device_is_replayed() {
         // e2fsck counts that the free blocks in the superblock are those of an older moment.
         let (theirs, ours) = codes(&scratch, &pending, &[options], Some(&journal));
         assert!(theirs == ours || (theirs, ours) == (1, 0), "{options}: {theirs} {ours}");
-        // e2fsck adds 4 to what it does not look at.
+        // e2fsck adds 4, errors that are left, to 8 where it gives up.
         let none = codes(&scratch, &pending, &[options], Some(&volume));
         assert_eq!(none, (12, 8), "{options}: not a journal");
         let none = codes(&scratch, &pending, &[options], None);

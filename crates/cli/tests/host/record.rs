@@ -179,7 +179,8 @@ fn fanotify_agrees_with_the_fuse_mount() {
     }
 }
 
-/// Of a program that does the same twenty times, a compact recording has what the first time touches.
+/// A compact recording of a program that does the same 20 times has the files and events of the first
+/// time.
 #[test]
 fn a_compact_recording_has_first_touches() {
     let _machine = machine();

@@ -1,5 +1,6 @@
 //! ext2 as the search of crash states wants it, with e2fsck as a judge of what is recovered.
 
+use crate::holes;
 use seekless_cache::{Config, Counters};
 use seekless_crash::{Live, Recovered, Target};
 use seekless_device::{BlockDevice, VirtualClock};
@@ -85,9 +86,7 @@ impl Ext2 {
 /// What e2fsck finds in an image.
 pub(crate) fn e2fsck(device: &dyn BlockDevice) -> Option<String> {
     let image = tempfile::NamedTempFile::new().unwrap();
-    let mut bytes = vec![0; device.len().get() as usize];
-    device.read(Lba::ZERO, &mut bytes).unwrap();
-    std::fs::write(image.path(), bytes).unwrap();
+    holes::put(image.path(), &holes::of(device));
     let said = Command::new("e2fsck").arg("-fn").arg(image.path()).output().unwrap();
     let text = String::from_utf8_lossy(&said.stdout).into_owned();
     (!said.status.success()).then_some(text)

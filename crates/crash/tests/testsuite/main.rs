@@ -8,6 +8,8 @@ mod background;
 mod campaign;
 mod ext;
 mod faults;
+#[path = "../../../fs/tests/shared/holes.rs"]
+mod holes;
 mod journaled;
 mod log;
 mod order;

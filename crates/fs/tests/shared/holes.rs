@@ -9,7 +9,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Of a copy; a multiple of what a page has.
+/// Bytes that are copied at once, unless all are zeros: some pages.
 const PIECE: usize = 16 << 10;
 
 fn is_zero(piece: &[u8]) -> bool {

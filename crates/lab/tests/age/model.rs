@@ -219,7 +219,7 @@ fn run(name: &str, model: &mut Model, settings: Settings) -> Aged {
     aged
 }
 
-/// What a profile did on a model of the usual size, where each operation found room.
+/// Runs a profile on a model of the usual size, in which each operation finds room.
 fn usual(name: &str) -> OperationTally {
     let aged = run(name, &mut Model::new(256 << 20), settings(60_000, 1));
     assert_eq!(aged.end, End::Done);

@@ -7,27 +7,28 @@ use std::cell::RefCell;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::rc::Rc;
 
-/// Uses of a block of metadata by a thread that used the same other block before it that are kept: more
-/// than there are inodes in a block of an inode table of 16 KiB.
+/// How many uses of a block of metadata are kept if the thread used the same other block before: as
+/// many as the inodes in 16 KiB of an inode table.
 const USES: u8 = 64;
 
-/// Uses of a block of metadata that are kept, whatever was used before it.
+/// How many uses of a block of metadata are kept in all.
 const ALL_USES: u16 = 1024;
 
-/// Threads of which a listing of the same directory is kept, and starts of the same program.
+/// How many threads have their listing of a directory kept, and how many starts of a program are.
 const TIMES: usize = 64;
 
-/// Threads that have their names from one another whose names are kept only when they are needed.
+/// The longest chain of threads, each started by the one before, whose names wait until they are
+/// needed.
 const GENERATIONS: usize = 64;
 
-/// Left-out uses of blocks and inodes, and opens, of a thread that are kept before its next touch that
-/// is.
+/// How many of a thread's last uses of blocks and inodes, and of its last opens, are kept after all when
+/// its next touch is kept.
 const CONTEXT: usize = 4;
 
-/// Picks the touches that [`assemble`](super::assemble) makes a trace of, out of all touches in order
-/// of time. Touches of pages, files and blocks that were touched in the same way before are left out.
-/// Since a thread's next touch is understood by those before it, the last ones that were left out come
-/// before it.
+/// Picks from all touches, in order of time, those that [`assemble`](super::assemble) needs for a
+/// trace. A touch of pages, a file or a block that was touched in the same way before is left out. A
+/// thread's last touches that were left out are kept after all when its next touch is: they tell what
+/// it means.
 ///
 /// The events of the trace that a layout depends on ([`essential`](crate::essential::essential)) are
 /// those of all touches, except

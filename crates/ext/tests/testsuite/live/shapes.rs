@@ -263,8 +263,9 @@ fn make(shape: &Shape, then: impl FnOnce(&str)) -> Vec<u8> {
     bytes
 }
 
-/// What a device holds before a file system is made on it: garbage in front, where most is written,
-/// and where groups begin. If it were everywhere, each test and each judge would copy all of it.
+/// The contents of a device before a file system is made on it: garbage at the start, where most
+/// blocks are allocated, and at the starts of groups. Elsewhere are zeros, which no test and no judge
+/// has to copy.
 fn garbage(len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     for (n, piece) in bytes.chunks_mut(512 << 10).enumerate() {

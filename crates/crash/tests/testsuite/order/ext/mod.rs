@@ -12,6 +12,7 @@ mod parts;
 mod renames;
 mod space;
 
+use crate::holes;
 use crate::order::case::{Case, Verdict};
 use crate::order::judge::unmount::unmount;
 use crate::order::judge::{Scratch, check, output, run, text};
@@ -138,7 +139,7 @@ fn snapshot(scratch: &Scratch, image: &Path, format: Format) -> (Vec<u8>, Tree) 
     for _ in 0..20 {
         let (bytes, tree) = mounted(scratch, image, format, true, |at| {
             run("sync", &["-f", text(at)]);
-            (fs::read(image).expect("image"), walk(at, true))
+            (holes::take(image), walk(at, true))
         });
         if has_current_counts(&bytes) {
             return (bytes, tree);
@@ -185,9 +186,9 @@ pub(crate) fn record(operation: &Operation) -> (Recorded, Vec<Tree>) {
         common(root);
         (operation.prepare)(root);
     });
-    let mut bytes = fs::read(&image).expect("image");
+    let mut bytes = holes::take(&image);
     soil(&mut bytes);
-    fs::write(&image, &bytes).expect("image");
+    holes::put(&image, &bytes);
     let (before, tree) = snapshot(&scratch, &image, format);
     let mut trees = vec![tree];
     let mut steps: Vec<Step> = Vec::new();
@@ -199,7 +200,7 @@ pub(crate) fn record(operation: &Operation) -> (Recorded, Vec<Tree>) {
                 snapshot(&scratch, &image, format)
             }
             Do::Debugfs(commands, gone) => {
-                fs::write(&image, last).expect("image");
+                holes::put(&image, last);
                 let script = scratch.join("commands");
                 let commands: Vec<String> =
                     commands.iter().map(|command| numbered(command, &image)).collect();
@@ -207,7 +208,7 @@ pub(crate) fn record(operation: &Operation) -> (Recorded, Vec<Tree>) {
                 run("debugfs", &["-w", "-f", text(&script), text(&image)]);
                 let mut tree = trees[trees.len() - 1].clone();
                 tree.retain(|path, _| !gone.contains(&path.as_str()));
-                (fs::read(&image).expect("image"), tree)
+                (holes::take(&image), tree)
             }
         };
         let parts: Vec<Part> = parts::parts(last, &after);
@@ -274,7 +275,7 @@ fn descend(root: &Path, dir: &Path, tree: &mut Tree) {
 pub(crate) fn verdict(format: Format, state: &[u8], trees: &[Tree]) -> (Verdict, String) {
     let scratch = Scratch::new("state");
     let image = scratch.join("image");
-    fs::write(&image, state).expect("image");
+    holes::put(&image, state);
     let (_, says) = check("e2fsck", "-fn", &image);
     let (code, preened) = check("e2fsck", "-fp", &image);
     assert!(matches!(code, 0 | 1 | 4), "e2fsck -p: {code}: {preened}");

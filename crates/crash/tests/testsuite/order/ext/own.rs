@@ -1,13 +1,13 @@
 //! Our own check of ext beside e2fsck, on the same states.
 
 use super::{Operation, show};
+use crate::holes;
 use crate::order::case::Verdict;
 use crate::order::judge::{Scratch, check, text};
 use crate::order::tree::{Harm, Tree, judge};
 use seekless_device::{BlockDevice, MemoryDevice};
 use seekless_fs::check::Outcome;
 use seekless_units::Lba;
-use std::fs;
 use std::sync::Arc;
 
 /// What is left when everything is repaired, and how bad that is.
@@ -31,7 +31,7 @@ pub(crate) fn compare(
 ) -> Option<String> {
     let scratch = Scratch::new("own");
     let image = scratch.join("image");
-    let device = Arc::new(MemoryDevice::new(state.to_vec()));
+    let device = Arc::new(MemoryDevice::new(holes::copy(state)));
     let preened = seekless_ext::preen(device.clone()).expect("preen");
     let bytes = || {
         let mut bytes = vec![0; state.len()];
@@ -58,7 +58,7 @@ pub(crate) fn compare(
             return told("-y does not repair it");
         }
     }
-    fs::write(&image, bytes()).expect("image");
+    holes::put(&image, &bytes());
     let (code, left) = check("e2fsck", "-fn", &image);
     if code != 0 || left.contains("? no") {
         return told(&format!("e2fsck -fn finds {left}"));

@@ -7,13 +7,13 @@ mod marks;
 mod names;
 mod parts;
 
+use crate::holes;
 use crate::order::case::{Case, Verdict};
 use crate::order::judge::{Scratch, check, output, text};
 use crate::order::state::{Part, Recorded, Step, contents};
 use crate::order::tree::{Harm, Kind, Node, Shows, Tree, judge};
 use parts::Volume;
 use std::fs;
-use std::io::{Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -89,7 +89,7 @@ fn make(scratch: &Scratch, image: &Path, bits: u32, commands: Commands) -> Vec<u
     crate::order::judge::run("mkfs.fat", &args);
     perform(scratch, image, &["write KEEP 1300", "mmd ::D ::E", "write D/IN 700"]);
     perform(scratch, image, commands);
-    fs::read(image).expect("image")
+    holes::take(image)
 }
 
 /// Gives the first free clusters, and what is behind the end of files, the bytes
@@ -129,7 +129,7 @@ pub(crate) fn record(operation: &Operation) -> (Recorded, Vec<Tree>) {
     let image = scratch.join("image");
     let mut before = make(&scratch, &image, operation.bits, operation.prepare);
     soil(&mut before);
-    fs::write(&image, &before).expect("image");
+    holes::put(&image, &before);
     let mut trees = vec![walk(&scratch, &image).expect("a volume before")];
     let mut steps: Vec<Step> = Vec::new();
     for step in operation.steps {
@@ -137,7 +137,7 @@ pub(crate) fn record(operation: &Operation) -> (Recorded, Vec<Tree>) {
         let after = match step {
             Do::Then(commands) => {
                 perform(&scratch, &image, commands);
-                fs::read(&image).expect("image")
+                holes::take(&image)
             }
             Do::Instead(commands) => {
                 let mut after = make(&scratch, &image, operation.bits, commands);
@@ -152,7 +152,7 @@ pub(crate) fn record(operation: &Operation) -> (Recorded, Vec<Tree>) {
                 after
             }
         };
-        fs::write(&image, &after).expect("image");
+        holes::put(&image, &after);
         trees.push(walk(&scratch, &image).expect("a volume after"));
         let parts: Vec<Part> = parts::parts(last, &after);
         steps.push(Step { image: after, parts });
@@ -193,24 +193,11 @@ fn descend(root: &Path, dir: &Path, tree: &mut Tree) {
     }
 }
 
-/// Writes an image, zeros as holes.
-fn write_sparse(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let mut file = fs::File::create(path)?;
-    file.set_len(bytes.len() as u64)?;
-    for (n, piece) in bytes.chunks(1 << 16).enumerate() {
-        if piece.iter().any(|&byte| byte != 0) {
-            file.seek(SeekFrom::Start((n as u64) << 16))?;
-            file.write_all(piece)?;
-        }
-    }
-    Ok(())
-}
-
 /// What fsck.fat makes of a state, and what is left of it.
 pub(crate) fn verdict(state: &[u8], trees: &[Tree]) -> (Verdict, String) {
     let scratch = Scratch::new("state");
     let image = scratch.join("image");
-    write_sparse(&image, state).expect("image");
+    holes::put(&image, state);
     let (code, says) = check("fsck.fat", "-n", &image);
     assert!(code <= 1, "fsck.fat -n: {code}: {says}");
     let (repaired, text) = check("fsck.fat", "-a", &image);
