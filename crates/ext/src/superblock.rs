@@ -178,6 +178,24 @@ impl Super {
     /// Checks the geometry and features of a superblock for a device of
     /// `device_len` bytes.
     pub(crate) fn check(raw: Superblock, device_len: ByteLen) -> Result<Self, FsError> {
+        let sb = Self::shape(raw)?;
+        sb.check_totals(device_len)?;
+        Ok(sb)
+    }
+
+    /// The primary superblock of a device with the number of inodes that its groups have, if nothing
+    /// else of it is wrong (e2fsck, `PR_0_INODE_COUNT_WRONG`).
+    pub(crate) fn with_inodes_of_groups(device: &dyn BlockDevice) -> Option<Self> {
+        let raw = read_raw(device, PRIMARY).ok()?;
+        let mut sb = Self::shape(raw).ok().filter(|sb| sb.raw.s_magic.get() == SUPERBLOCK_MAGIC)?;
+        let inodes = sb.groups.checked_mul(sb.inodes_per_group)?;
+        sb.raw.s_inodes_count = inodes.into();
+        sb.check_totals(device.len()).ok()?;
+        Some(sb)
+    }
+
+    /// The geometry of a superblock whose features are known.
+    fn shape(raw: Superblock) -> Result<Self, FsError> {
         features::check(&raw)?;
         let log_block = raw.s_log_block_size.get();
         if log_block > MAX_LOG_BLOCK_SIZE {
@@ -203,7 +221,6 @@ impl Super {
         };
         sb.check_group_shape()?;
         sb.groups = sb.count_groups()?;
-        sb.check_totals(device_len)?;
         Ok(sb)
     }
 

@@ -15,6 +15,7 @@ use crate::group::{Group, bit};
 use crate::ondisk::STATE_ERRORS;
 use crate::ondisk::{InodeCore, STATE_VALID, compat, incompat, special};
 use crate::part::Part;
+use crate::superblock::Super;
 use crate::volume::Volume;
 use seekless_device::BlockDevice;
 use seekless_fs::check::Report;
@@ -61,10 +62,13 @@ pub(super) fn open(
     let copy = backup::superblock_of(device.as_ref(), start.block_size);
     let (what, place) = error.finding(place);
     let Some((sb, block)) = copy else {
-        // Only its own fields vouch for it, and those fit.
         if problem == problems::SUPERBLOCK_CORRUPT {
-            return Err(error);
+            let Some(sb) = Super::with_inodes_of_groups(device.as_ref()) else { return Err(error) };
+            report.add(problems::SUPERBLOCK_INODES, what, place);
+            fixes.add(Stage::Superblock, Fix::Superblock);
+            return Volume::with_superblock(device, sb, true).map(|volume| (volume, false));
         }
+        // Only its own fields vouch for it, and those fit.
         report.add(problem, what, place);
         fixes.add(Stage::Superblock, Fix::Superblock);
         return Volume::open(device, true).map(|volume| (volume, false));

@@ -17,6 +17,12 @@ seekless_fs::problems! {
         question: Some("Restore the superblock from a copy?"),
         repair: "that copy is written; without one, the checksum is computed",
     }
+    SUPERBLOCK_INODES = {
+        code: "superblock.inodes", phase: 0, preen: Preen::Stops,
+        text: "the number of inodes is not that of the groups, and there is no valid copy",
+        question: Some("Set the number of inodes?"),
+        repair: "it is set to the inodes of all groups",
+    }
     SUPERBLOCK_REQUESTED = {
         code: "superblock.requested", phase: 0, preen: Preen::Repairs,
         text: "with `-b`: the copy in that block is used in its place",

@@ -217,6 +217,10 @@ fn usable<'a>(
     volume: &'a Volume,
     inode: &Inode,
 ) -> Result<(Reader<'a>, JournalSuperblock), FsError> {
+    // With the number of a device beside that of an inode no kernel mounts the volume.
+    if volume.sb.raw.s_journal_dev.get() != 0 {
+        return Err(FsError::Unsupported("writing to an external journal".into()));
+    }
     let mut log = Reader::open(volume, inode, false)?;
     log.distrust()?;
     let superblock = state::parse(&log.block(0)?)?;
@@ -287,7 +291,7 @@ fn journal_inode(volume: &Volume) -> Result<Inode, FsError> {
         return Err(FsError::Unsupported("a journal on a volume that has none".into()));
     }
     let number = volume.sb.raw.s_journal_inum.get();
-    if number == 0 || volume.sb.raw.s_journal_dev.get() != 0 {
+    if number == 0 {
         return Err(FsError::Unsupported("writing to an external journal".into()));
     }
     volume.inodes().read(Ino::new(number))

@@ -90,9 +90,15 @@ fn a_journal_is_written_back_as_e2fsck_does() {
     if !is_there() {
         return;
     }
-    for (name, block, options, open) in SHAPES {
+    let shapes = SHAPES.into_iter().map(|shape| (shape, ""));
+    // A number of a device beside that of the journal's inode, which counts.
+    let with_device = SHAPES.into_iter().take(2).map(|shape| (shape, "ssv journal_dev 0x12345"));
+    for ((name, block, options, open), command) in shapes.chain(with_device) {
         let scratch = Scratch::new(&format!("replay-{name}"));
         waiting(scratch.path(), block, options, open);
+        if !command.is_empty() {
+            run("debugfs", &["-w", "-R", command, scratch.path().to_str().expect("path")]);
+        }
         let before = holes::take(scratch.path());
         let device = Arc::new(MemoryDevice::new(holes::copy(&before)));
         let repaired = preen(device.clone()).expect(name);

@@ -594,3 +594,35 @@ fn what_mke2fs_makes_is_sound() {
         assert!(report.is_clean(), "{shape:?}: {:#?}", report.findings);
     }
 }
+
+/// The number of inodes in the only superblock, with its old checksum and with the right one: e2fsck
+/// sets it to that of the groups.
+#[test]
+fn a_wrong_number_of_inodes_without_a_copy_of_the_superblock() {
+    if !is_there() {
+        return;
+    }
+    let sound = sound("single");
+    let scratch = Scratch::new("keeps-inodes");
+    for wrong in [0x9700u32, 0, u32::MAX] {
+        for is_sealed in [false, true] {
+            let mut bytes = sound.bytes.clone();
+            bytes[1024..1028].copy_from_slice(&wrong.to_le_bytes());
+            if is_sealed {
+                let sum = !crc32c::crc32c(&bytes[1024..2044]);
+                bytes[2044..2048].copy_from_slice(&sum.to_le_bytes());
+            }
+            let what = format!("{wrong:#x}, sealed {is_sealed}");
+            assert_eq!(judge(&sound, &bytes, scratch.path()), None, "{what}");
+            let preened = preen(Arc::new(MemoryDevice::new(bytes.clone()))).expect("preen");
+            assert_eq!(preened.outcome, Outcome::Left, "{what}");
+            put(scratch.path(), &bytes);
+            // With 8 where the checksum is wrong, too, or the number is zero; with zero it has deleted the
+            // journal before.
+            let theirs = e2fsck("-fp", scratch.path());
+            assert_ne!(theirs.0 & 0b1100, 0, "{what}: {theirs:?}");
+            let (_, ours) = repaired(bytes);
+            assert_eq!(ours[1024..1028], sound.bytes[1024..1028], "{what}");
+        }
+    }
+}
