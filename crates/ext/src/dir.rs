@@ -8,8 +8,9 @@ use crate::inode::Inode;
 use crate::ondisk::{DIR_TAIL_TYPE, DirEntryHead, DirEntryTail, flags, incompat};
 use crate::volume::Volume;
 use seekless_fs::field::{byte, index, invalid, le32, parse, range, slice, truncated, wide};
+use seekless_fs::read_cache::Block;
 use seekless_fs::{DirEntry, FileKind, FsError, Location};
-use seekless_units::{Ino, Lbn};
+use seekless_units::{BlockNo, Ino, Lbn};
 use std::mem::offset_of;
 use std::ops::ControlFlow;
 
@@ -158,11 +159,22 @@ pub(crate) fn seal_leaf(block: &mut [u8], seed: u32) {
 pub(crate) struct Directory<'a> {
     pub(crate) volume: &'a Volume,
     pub(crate) inode: &'a Inode,
+    /// Blocks that were read before.
+    held: Option<&'a dyn Fn(Lbn) -> Option<Block>>,
 }
 
 impl<'a> Directory<'a> {
     pub(crate) fn new(volume: &'a Volume, inode: &'a Inode) -> Self {
-        Self { volume, inode }
+        Self { volume, inode, held: None }
+    }
+
+    /// A directory some blocks of which were read before, and are not verified again.
+    pub(crate) fn with_blocks(
+        volume: &'a Volume,
+        inode: &'a Inode,
+        held: &'a dyn Fn(Lbn) -> Option<Block>,
+    ) -> Self {
+        Self { volume, inode, held: Some(held) }
     }
 
     /// The place for errors of one of its blocks.
@@ -182,16 +194,24 @@ impl<'a> Directory<'a> {
 
     /// The logical blocks that are mapped, in order; holes read as nothing.
     pub(crate) fn present(&self) -> Result<Vec<Lbn>, FsError> {
+        Ok(self.placed()?.into_iter().map(|(lbn, _)| lbn).collect())
+    }
+
+    /// The same, and where each lies.
+    pub(crate) fn placed(&self) -> Result<Vec<(Lbn, BlockNo)>, FsError> {
         let runs = self.volume.maps().runs(self.inode, 0..self.blocks())?;
         Ok(runs
             .iter()
             .filter(|run| !run.unwritten)
-            .flat_map(|run| (0..run.extent.len).map(|n| run.lbn + n))
+            .flat_map(|run| (0..run.extent.len).map(|n| (run.lbn + n, run.extent.start + n)))
             .collect())
     }
 
     /// One of its blocks, its checksum checked.
-    pub(crate) fn block(&self, lbn: Lbn) -> Result<seekless_fs::read_cache::Block, FsError> {
+    pub(crate) fn block(&self, lbn: Lbn) -> Result<Block, FsError> {
+        if let Some(block) = self.held.and_then(|held| held(lbn)) {
+            return Ok(block);
+        }
         let place = self.place();
         let Some(run) = self.volume.maps().map_block(self.inode, lbn)? else {
             return Err(range("directory block", lbn.get(), self.blocks(), place));
@@ -202,7 +222,8 @@ impl<'a> Directory<'a> {
         Ok(block)
     }
 
-    fn verify(&self, block: &[u8], lbn: Lbn, place: Location) -> Result<(), FsError> {
+    /// Compares the checksum of one of its blocks.
+    pub(crate) fn verify(&self, block: &[u8], lbn: Lbn, place: Location) -> Result<(), FsError> {
         if !self.volume.sb.has_metadata_csum() || self.volume.ignore_checksums {
             return Ok(());
         }

@@ -51,12 +51,18 @@ pub(crate) enum NodeEntries {
 
 /// The limits of the root of a tree in an inode.
 pub(crate) fn root_frame(root: &[u8], ino: Ino) -> Result<Frame, FsError> {
+    Ok(read_root(root, ino)?.1)
+}
+
+/// The header of the root of a tree, and its limits.
+fn read_root(root: &[u8], ino: Ino) -> Result<(ExtentHeader, Frame), FsError> {
     let place = Location::of("extent header").in_inode(ino);
-    let depth = header(root, root.len(), place)?.eh_depth.get();
+    let header = header(root, root.len(), place)?;
+    let depth = header.eh_depth.get();
     if depth > EXTENT_MAX_DEPTH {
         return Err(range("eh_depth", u64::from(depth), u64::from(EXTENT_MAX_DEPTH), place));
     }
-    Ok(Frame { covers: 0..LOGICAL_BLOCKS, depth, place })
+    Ok((header, Frame { covers: 0..LOGICAL_BLOCKS, depth, place }))
 }
 
 /// Whether the root of a file's map is that of an extent tree.
@@ -174,8 +180,8 @@ pub(crate) type NodeReader<'a> =
 struct ExtentWalk<'a> {
     volume: &'a Volume,
     ino: Ino,
-    /// The seed of the checksums of the tree's blocks, where they are verified.
-    seed: Option<u32>,
+    /// The inode, where checksums of the tree's blocks are verified.
+    verified: Option<&'a Inode>,
     wanted: &'a Range<u64>,
     found: &'a mut MappedRuns,
     blocks: &'a mut NodeReader<'a>,
@@ -188,10 +194,12 @@ pub(crate) fn walk(
     wanted: &Range<u64>,
     found: &mut MappedRuns,
 ) -> Result<(), FsError> {
-    let seed = volume.sb.has_metadata_csum().then(|| volume.inodes().seed(inode));
+    let is_verified = volume.sb.has_metadata_csum() && !volume.ignore_checksums;
+    let verified = is_verified.then_some(inode);
     let mut blocks = |number, place| volume.block(number, place).map(Some);
     let ino = inode.ino;
-    ExtentWalk { volume, ino, seed, wanted, found, blocks: &mut blocks }.root(&inode.core.i_block.0)
+    ExtentWalk { volume, ino, verified, wanted, found, blocks: &mut blocks }
+        .root(&inode.core.i_block.0)
 }
 
 /// As [`walk`], for a tree given by its root, over blocks from elsewhere, which were verified when
@@ -204,13 +212,12 @@ pub(crate) fn walk_in(
     blocks: &mut NodeReader<'_>,
 ) -> Result<(), FsError> {
     let mut blocks = |number, place| blocks(number, place);
-    ExtentWalk { volume, ino, seed: None, wanted, found, blocks: &mut blocks }.root(root)
+    ExtentWalk { volume, ino, verified: None, wanted, found, blocks: &mut blocks }.root(root)
 }
 
 impl ExtentWalk<'_> {
     fn root(&mut self, root: &[u8]) -> Result<(), FsError> {
-        let frame = root_frame(root, self.ino)?;
-        let header = header(root, root.len(), frame.place)?;
+        let (header, frame) = read_root(root, self.ino)?;
         self.node(root, &header, &frame, 0)
     }
 
@@ -262,8 +269,8 @@ impl ExtentWalk<'_> {
 
     /// The checksum stands behind the room for `eh_max` entries.
     fn verify(&self, block: &[u8], header: &ExtentHeader, place: Location) -> Result<(), FsError> {
-        let Some(seed) = self.seed else { return Ok(()) };
-        verify(self.volume, (block, header), seed, place)
+        let Some(inode) = self.verified else { return Ok(()) };
+        verify(self.volume, (block, header), self.volume.inodes().seed(inode), place)
     }
 }
 

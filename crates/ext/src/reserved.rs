@@ -18,6 +18,9 @@ pub(crate) enum OwnFile {
 }
 
 impl OwnFile {
+    const ALL: [Self; 5] =
+        [Self::Journal, Self::UserQuota, Self::GroupQuota, Self::ProjectQuota, Self::Orphans];
+
     /// Whether it has the usage of users, groups or projects.
     pub(crate) const fn is_quota(self) -> bool {
         matches!(self, Self::UserQuota | Self::GroupQuota | Self::ProjectQuota)
@@ -45,27 +48,38 @@ impl Super {
         ino.get() < first && ino.get() != special::ROOT
     }
 
-    /// The files named in the superblock, with or without their features. They need not have
-    /// reserved numbers.
-    fn named_files(&self) -> [(OwnFile, Ino, bool); 5] {
-        let (sb, raw) = (self, &self.raw);
-        let quota = sb.has_ro_compat(ro_compat::QUOTA);
-        let journal = sb.has_compat(compat::HAS_JOURNAL);
-        let orphans = sb.has_compat(compat::ORPHAN_FILE);
-        [
-            (OwnFile::Journal, raw.s_journal_inum.get(), journal),
-            (OwnFile::UserQuota, raw.s_usr_quota_inum.get(), quota),
-            (OwnFile::GroupQuota, raw.s_grp_quota_inum.get(), quota),
-            (OwnFile::ProjectQuota, raw.s_prj_quota_inum.get(), quota),
-            (OwnFile::Orphans, raw.s_orphan_file_inum.get(), orphans),
-        ]
-        .map(|(file, number, used)| (file, Ino::new(number), used))
+    /// The inode of a file that the superblock names, with or without its feature. It need not have
+    /// a reserved number.
+    fn named(&self, file: OwnFile) -> u32 {
+        let raw = &self.raw;
+        let number = match file {
+            OwnFile::Journal => raw.s_journal_inum,
+            OwnFile::UserQuota => raw.s_usr_quota_inum,
+            OwnFile::GroupQuota => raw.s_grp_quota_inum,
+            OwnFile::ProjectQuota => raw.s_prj_quota_inum,
+            OwnFile::Orphans => raw.s_orphan_file_inum,
+        };
+        number.get()
+    }
+
+    /// Whether the volume has the feature of a file.
+    fn has_feature_of(&self, file: OwnFile) -> bool {
+        match file {
+            OwnFile::Journal => self.has_compat(compat::HAS_JOURNAL),
+            OwnFile::Orphans => self.has_compat(compat::ORPHAN_FILE),
+            OwnFile::UserQuota | OwnFile::GroupQuota | OwnFile::ProjectQuota => {
+                self.has_ro_compat(ro_compat::QUOTA)
+            }
+        }
     }
 
     /// The volume's own file in an inode.
     pub(crate) fn own_file(&self, ino: Ino) -> Option<OwnFile> {
-        let found = self.named_files().into_iter().find(|&(_, at, used)| used && at == ino);
-        found.map(|(file, ..)| file).filter(|_| ino.get() != special::ROOT)
+        let number = ino.get();
+        let found = OwnFile::ALL
+            .into_iter()
+            .find(|&file| self.named(file) == number && self.has_feature_of(file));
+        found.filter(|_| number != special::ROOT)
     }
 
     /// Whether an inode is the volume's own: it has no name.
@@ -77,7 +91,7 @@ impl Super {
     /// or an orphan file.
     pub(crate) fn is_kept_unused(&self, ino: Ino) -> bool {
         let kept = [special::USER_QUOTA, special::GROUP_QUOTA, special::JOURNAL];
-        let is_named = self.named_files().iter().any(|&(_, at, _)| at == ino);
+        let is_named = OwnFile::ALL.into_iter().any(|file| self.named(file) == ino.get());
         (kept.contains(&ino.get()) || is_named)
             && self.own_file(ino).is_none()
             && ino.get() != special::ROOT

@@ -44,6 +44,11 @@ impl Volume {
         Ok(volume)
     }
 
+    /// Starts with an empty cache of at most so many bytes.
+    pub(crate) fn limit_cache(&mut self, budget: u64) {
+        self.cache = Arc::new(BlockCache::with_budget(self.sb.block_size, budget));
+    }
+
     /// Uses the blocks that another reader of the same volume has cached.
     pub(crate) fn share_cache(&mut self, other: &Self) {
         debug_assert!(Arc::ptr_eq(&self.device, &other.device), "both read the same device");

@@ -299,6 +299,12 @@ pub(crate) struct AttributeReader<'a> {
 }
 
 impl<'a> AttributeReader<'a> {
+    /// Whether an inode has a list of attributes in it or a block of them.
+    pub(crate) fn may_be_in(&self, inode: &Inode) -> bool {
+        le32(inode.tail(), 0) == Some(XATTR_MAGIC)
+            || self.volume.inodes().xattr_block_of(inode).is_some()
+    }
+
     /// Reads the attribute block of an inode.
     fn block(
         &self,

@@ -82,7 +82,13 @@ impl BlockCache {
     /// A cache for blocks of `block_size` bytes.
     #[must_use]
     pub fn new(block_size: u32) -> Self {
-        let blocks = BUDGET / u64::from(block_size);
+        Self::with_budget(block_size, BUDGET)
+    }
+
+    /// The same with another limit of memory, in bytes. Some blocks have room in any case.
+    #[must_use]
+    pub fn with_budget(block_size: u32, budget: u64) -> Self {
+        let blocks = budget / u64::from(block_size);
         let each = (blocks / SHARDS).max(LEAST_PER_SHARD);
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
         Self { shards, capacity: usize::try_from(each).unwrap_or(1) }

@@ -16,6 +16,9 @@ impl InodePass<'_> {
     /// quotas.
     pub(super) fn attributes(&mut self, inode: &Inode) -> Result<AttributeCost, FsError> {
         let place = Location::of("attributes").in_inode(inode.ino);
+        if !self.checker.volume.attributes().may_be_in(inode) {
+            return Ok(AttributeCost::default());
+        }
         let values = self.checker.sound(
             self.checker.volume.attributes().values(inode),
             problems::INODE_ATTRIBUTES,
@@ -37,9 +40,16 @@ impl InodePass<'_> {
             };
             self.checker.graded(expected, problems::INODE_ATTRIBUTES, what.to_string(), at);
         }
-        let strict = self.checker.strict.attributes().values(inode);
-        // Attributes that are dropped need no checksum.
-        if !is_lost && self.checker.checksum(strict, problems::INODE_ATTRIBUTES_CHECKSUM, place)? {
+        let block = self.checker.volume.inodes().xattr_block_of(inode);
+        // Only a block has a checksum. Attributes that are dropped need none.
+        if !is_lost
+            && block.is_some()
+            && self.checker.checksum(
+                self.checker.strict.attributes().values(inode),
+                problems::INODE_ATTRIBUTES_CHECKSUM,
+                place,
+            )?
+        {
             self.checker.fix(Stage::Inodes, Fix::SealAttributes(inode.ino));
         }
         let mut cost = AttributeCost::default();
@@ -55,9 +65,7 @@ impl InodePass<'_> {
                 }
             }
         }
-        let Some(block) = self.checker.volume.inodes().xattr_block_of(inode) else {
-            return Ok(cost);
-        };
+        let Some(block) = block else { return Ok(cost) };
         if let Some(shared) = self.checker.shared.get_mut(&block) {
             shared.found += 1;
         } else if self.checker.volume.check_block(block, place).is_ok() {

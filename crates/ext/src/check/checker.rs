@@ -13,7 +13,7 @@ use seekless_fs::check::{Class, Problem, Report, Watch};
 use seekless_fs::field::{index, wide};
 use seekless_fs::{Corruption, FileKind, FsError, Location};
 use seekless_units::{BlockNo, GroupNo, Ino};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// With `shared_blocks`: files a cluster is believed to belong to, on average.
@@ -22,6 +22,9 @@ const MOST_SHARES: u64 = 64;
 /// How often a cluster may belong to something else besides, on average. The maps of further inodes
 /// are given up: else a hostile image could claim all of itself in each inode.
 const MOST_CONFLICTS: u64 = 4;
+
+/// Bytes of the cache: tables and directories are read in order, past it or once.
+const CACHE: u64 = 4 << 20;
 
 /// A block of attributes.
 pub(super) struct SharedBlock {
@@ -74,8 +77,6 @@ pub(super) struct Checker {
     pub(super) values: HashMap<Ino, u64>,
     /// The space and the inodes that users, groups and projects use, with the quota feature.
     pub(super) usage: UsageByKind,
-    /// The directories that are named in each.
-    pub(super) children: BTreeMap<Ino, Vec<Ino>>,
     /// How often clusters may still be shared, with `shared_blocks`.
     pub(super) shares_left: u64,
     /// How often clusters may still belong to something else besides.
@@ -98,11 +99,12 @@ impl Checker {
     /// Nothing has been looked at yet.
     pub(super) fn new(
         device: Arc<dyn BlockDevice>,
-        volume: Volume,
+        mut volume: Volume,
         from_copy: bool,
         report: Report,
         fixes: Fixes,
     ) -> Result<Self, FsError> {
+        volume.limit_cache(CACHE);
         let mut strict = Volume::with_superblock(device, volume.sb.clone(), true)?;
         strict.ignore_checksums = false;
         strict.share_cache(&volume);
@@ -130,7 +132,6 @@ impl Checker {
             shared: HashMap::new(),
             values: HashMap::new(),
             usage: UsageByKind::default(),
-            children: BTreeMap::new(),
             shares_left: wide(clusters) * MOST_SHARES,
             conflicts_left: wide(clusters) * MOST_CONFLICTS,
             cut_short: BTreeSet::new(),

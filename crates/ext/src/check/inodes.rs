@@ -16,6 +16,7 @@ use crate::reserved::OwnFile;
 use crate::superblock::Super;
 use crate::xattr::inline_value;
 use seekless_fs::field::{index, wide};
+use seekless_fs::read_cache::Block;
 use seekless_fs::{BlockMap, Corruption, FileKind, FsError, Location, Mapping};
 use seekless_units::{Extent, GroupNo, Ino, Lbn};
 
@@ -96,12 +97,14 @@ pub(super) struct AttributeCost {
 /// Bytes of inodes that are read at once.
 const READ_AHEAD: u32 = 1 << 18;
 
-/// An inode of a table.
-struct ReadInode {
-    ino: Ino,
-    read: Result<Inode, FsError>,
-    /// Whether its checksum is right.
-    sum: Result<(), FsError>,
+/// Inodes of a table.
+struct InodeRun {
+    first: Ino,
+    count: u32,
+    /// `None` where they could not be read together.
+    bytes: Option<Block>,
+    /// Those whose checksum may be wrong, in order.
+    unsealed: Vec<Ino>,
 }
 
 /// Pass 1: inodes, their blocks and attributes.
@@ -130,36 +133,63 @@ impl InodePass<'_> {
             let starts = (0..used).step_by(index(at_once));
             runs.extend(starts.map(|at| (Ino::new(first + at), at_once.min(used - at))));
         }
-        let (volume, strict) = (self.checker.volume.clone(), self.checker.strict.clone());
-        let compared = move |(ino, read): (Ino, Result<Inode, FsError>)| ReadInode {
-            ino,
-            sum: read.as_ref().map_or(Ok(()), |it| strict.inodes().verify(it, place(ino))),
-            read,
-        };
-        let read = runs.into_iter().map(|(first, count)| -> Vec<ReadInode> {
-            volume.inodes().read_run(first, count).into_iter().map(&compared).collect()
+        let volume = self.checker.volume.clone();
+        let size = index(self.checker.sb().inode_size);
+        let read = runs.into_iter().map(|(first, count)| {
+            let bytes = volume.inodes().read_run(first, count).ok();
+            let numbers = (first.get()..first.get() + count).map(Ino::new);
+            let unsealed = match &bytes {
+                Some(bytes) => numbers
+                    .zip(bytes.chunks_exact(size))
+                    .filter(|(ino, inode)| !volume.inodes().is_sealed(*ino, inode))
+                    .map(|(ino, _)| ino)
+                    .collect(),
+                None => numbers.collect(),
+            };
+            InodeRun { first, count, bytes, unsealed }
         });
-        ahead(read, |inodes| {
-            if let Some(Ok((group, _))) =
-                inodes.first().map(|it| self.checker.sb().inode_slot(it.ino))
-            {
+        ahead(read, |run| {
+            if let Ok((group, _)) = self.checker.sb().inode_slot(run.first) {
                 self.checker.reach(1, index(group.get()), index(groups));
             }
-            for inode in inodes {
-                // An inode in a bad block is not looked at (`ext2fs_get_next_inode`). The list of
-                // them is that of an inode before.
-                if !self.checker.is_unusable(inode.ino) {
-                    self.inode(inode)?;
-                }
-            }
-            Ok::<(), FsError>(())
+            self.run(&run)
         })?;
         self.checker.reach(1, index(groups), index(groups));
         self.reserve_lost_journal()
     }
 
-    fn inode(&mut self, found: ReadInode) -> Result<(), FsError> {
-        let ReadInode { ino, read, sum } = found;
+    fn run(&mut self, run: &InodeRun) -> Result<(), FsError> {
+        let size = index(self.checker.sb().inode_size);
+        let mut unsealed = run.unsealed.iter().peekable();
+        for nr in 0..run.count {
+            let ino = Ino::new(run.first.get() + nr);
+            let is_sealed = unsealed.next_if_eq(&&ino).is_none();
+            // An inode in a bad block is not looked at (`ext2fs_get_next_inode`). The list of them
+            // is that of an inode before.
+            if self.checker.is_unusable(ino) {
+                continue;
+            }
+            let inodes = self.checker.volume.inodes();
+            // Where they could not be read together, an error has its place.
+            let read = match &run.bytes {
+                Some(bytes) => inodes.read_in(ino, Block::clone(bytes), index(nr) * size),
+                None => inodes.read(ino),
+            };
+            let sum = match &read {
+                Ok(inode) if !is_sealed => self.checker.strict.inodes().verify(inode, place(ino)),
+                _ => Ok(()),
+            };
+            self.inode(ino, read, sum)?;
+        }
+        Ok(())
+    }
+
+    fn inode(
+        &mut self,
+        ino: Ino,
+        read: Result<Inode, FsError>,
+        sum: Result<(), FsError>,
+    ) -> Result<(), FsError> {
         let inode = match read {
             Ok(inode) => inode,
             Err(error @ FsError::Corrupt { .. }) => return self.unreadable(ino, &error),

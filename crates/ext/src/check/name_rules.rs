@@ -31,7 +31,11 @@ impl NameRules {
 
     /// Whether a directory can have a name.
     pub(super) fn takes(self, name: &[u8]) -> bool {
-        self.kept(name).all(|(_, is_kept)| is_kept)
+        match self {
+            Self::Encrypted => true,
+            Self::Plain => !name.iter().any(|byte| matches!(byte, 0 | b'/')),
+            Self::Folded => self.kept(name).all(|(_, is_kept)| is_kept),
+        }
     }
 
     /// A name with dots in place of bytes that it cannot have; of text, from the first byte on that

@@ -26,6 +26,9 @@ pub(super) fn place(dir: Ino) -> Location {
     Location::of("directory").in_inode(dir)
 }
 
+/// Names of a directory that are compared one by one.
+const FEW: usize = 8;
+
 /// A directory entry with an inode number.
 struct UsedEntry {
     ino: Ino,
@@ -46,6 +49,11 @@ struct Name {
 impl Name {
     fn of(name: &[u8]) -> Self {
         Self { block: Block::from(name), start: 0, len: name.len() }
+    }
+
+    /// The byte behind it, in the same block.
+    fn next_byte(&self) -> Option<u8> {
+        self.block.get(self.start + self.len).copied()
     }
 }
 
@@ -240,10 +248,17 @@ impl NamePass<'_> {
             self.rebuild(&inode, None);
         }
         let rules = NameRules::of(self.checker.sb(), &inode);
-        let mut known = HashSet::with_capacity(names.len());
+        let is_short = names.len() <= FEW;
+        let mut known = HashSet::with_capacity(if is_short { 0 } else { names.len() });
         for (number, name) in names.iter().enumerate() {
             self.entry(&inode, number, name)?;
-            if !known.insert(rules.key(&name.name)) {
+            let key = rules.key(&name.name);
+            let is_second = if is_short {
+                names.iter().take(number).any(|before| rules.key(&before.name) == key)
+            } else {
+                !known.insert(key)
+            };
+            if is_second {
                 let what = format!("`{}` is a duplicate entry", show(&name.name));
                 self.checker.found(problems::ENTRY_DUPLICATE, what, place(dir));
                 let spot = Spot { dir, at: name.at };
@@ -389,13 +404,15 @@ impl NamePass<'_> {
             (0, b".") => {
                 self.kind(spot, entry, FileKind::Directory);
                 self.dot(spot, entry.ino);
-                self.terminated(inode, spot, entry)?;
+                self.terminated(inode, spot, entry);
                 return Ok(());
             }
             (1, b"..") => {
                 self.kind(spot, entry, FileKind::Directory);
-                self.terminated(inode, spot, entry)?;
-                self.checker.seen.place_mut(dir).parent = Some(entry.ino);
+                self.terminated(inode, spot, entry);
+                if let Some(place) = self.checker.seen.place_mut(dir) {
+                    place.parent = Some(entry.ino);
+                }
                 return Ok(());
             }
             (0 | 1, _) => {
@@ -435,19 +452,15 @@ impl NamePass<'_> {
     }
 
     /// The name of `.` and `..` ends in a zero byte (e2fsck, `PR_2_DOT_NULL_TERM`).
-    fn terminated(&mut self, dir: &Inode, spot: Spot, entry: &UsedEntry) -> Result<(), FsError> {
-        if dir.has_flag(flags::INLINE_DATA) {
-            return Ok(());
-        }
-        let block = Directory::new(&self.checker.volume, dir).block(Lbn::ZERO)?;
-        let end = size_of::<DirEntryHead>() + entry.name.len();
-        let end = field::index(spot.at) + end;
-        if block.get(end).is_some_and(|&byte| byte != 0) {
+    fn terminated(&mut self, dir: &Inode, spot: Spot, entry: &UsedEntry) {
+        // They belong into the first block.
+        let is_first = spot.at < u64::from(self.checker.sb().block_size);
+        let is_looked_at = is_first && !dir.has_flag(flags::INLINE_DATA);
+        if is_looked_at && entry.name.next_byte().is_some_and(|byte| byte != 0) {
             let what = format!("`{}` does not end in a zero byte", show(&entry.name));
             self.checker.expected(problems::DIRECTORY_DOT, what, place(dir.ino));
             self.checker.fix(Stage::Names, Fix::Terminate(spot));
         }
-        Ok(())
     }
 
     /// Handles an entry whose inode is not in use.
@@ -504,17 +517,19 @@ impl NamePass<'_> {
         let is_root = entry.ino.get() == special::ROOT;
         let Some(kind) = self.checker.seen.get(entry.ino).map(|seen| seen.kind) else { return };
         let is_dir = kind == FileKind::Directory;
-        let has_name = || self.checker.seen.place_of(entry.ino).named_in.is_some();
-        let second = is_dir && (is_root || entry.ino == spot.dir || has_name());
+        if !is_dir {
+            self.count(entry.ino);
+            return self.kind(spot, entry, kind);
+        }
         let first = self.checker.seen.place_of(entry.ino).named_in;
+        let second = is_root || entry.ino == spot.dir || first.is_some();
         if let Some(first) = first.filter(|&first| second && self.is_misled(entry.ino, first, spot))
         {
             let what = "an additional name of a directory, whose `..` leads to another one";
             let at = place(first.dir);
             self.checker.found(problems::DIRECTORY_TWO_NAMES, what.to_string(), at);
             self.checker.fix(Stage::Names, Fix::Remove(first));
-            self.checker.seen.place_mut(entry.ino).named_in = Some(spot);
-            self.checker.children.entry(spot.dir).or_default().push(entry.ino);
+            self.put(entry.ino, spot);
             self.kind(spot, entry, kind);
             return;
         }
@@ -525,11 +540,15 @@ impl NamePass<'_> {
             return;
         }
         self.count(entry.ino);
-        if is_dir {
-            self.checker.seen.place_mut(entry.ino).named_in = Some(spot);
-            self.checker.children.entry(spot.dir).or_default().push(entry.ino);
-        }
+        self.put(entry.ino, spot);
         self.kind(spot, entry, kind);
+    }
+
+    /// Notes the entry that names a directory.
+    fn put(&mut self, dir: Ino, spot: Spot) {
+        if let Some(place) = self.checker.seen.place_mut(dir) {
+            place.named_in = Some(spot);
+        }
     }
 
     /// Whether the `..` of a directory leads to the directory with its second name, and not to that

@@ -40,7 +40,6 @@ impl ConnectivityPass<'_> {
             .collect();
         let alone: Vec<Ino> =
             dirs.iter().filter(|(_, nameless)| *nameless).map(|&(ino, _)| ino).collect();
-        let reached = self.below(alone.iter().copied().chain([root]).collect());
         for ino in alone {
             // Its parent may have an entry for it, and be unreadable.
             let parent = self.checker.seen.place_of(ino).parent;
@@ -51,8 +50,7 @@ impl ConnectivityPass<'_> {
             self.checker.found(problems::DIRECTORY_UNCONNECTED, what, place(ino));
             self.checker.fix(Stage::Connections, Fix::Connect(ino));
         }
-        let lost: Vec<Ino> =
-            dirs.into_iter().map(|(ino, _)| ino).filter(|ino| !reached.contains(ino)).collect();
+        let lost = self.in_loops(dirs.into_iter().map(|(ino, _)| ino));
         for &ino in &lost {
             let what = "its only names are in directories below itself".to_string();
             self.checker.found(problems::DIRECTORY_LOOP, what, place(ino));
@@ -81,6 +79,44 @@ impl ConnectivityPass<'_> {
         Ok(())
     }
 
+    /// Those of some directories from which the way up leads neither to the root nor to one without a
+    /// name.
+    fn in_loops(&self, dirs: impl Iterator<Item = Ino>) -> Vec<Ino> {
+        let root = Ino::new(special::ROOT);
+        let seen = &self.checker.seen;
+        // Whether a way up that begins at a directory ends, by their position.
+        let mut ends: Vec<Option<bool>> = vec![None; seen.directories()];
+        let mut lost = Vec::new();
+        let mut way = Vec::new();
+        for dir in dirs {
+            let mut here = dir;
+            let is_end = loop {
+                let Some(at) = seen.position_of(here) else { break false };
+                let Some(known) = ends.get_mut(at) else { break false };
+                if let Some(known) = *known {
+                    break known;
+                }
+                // It leads into a loop if it comes here again.
+                *known = Some(false);
+                way.push(at);
+                match seen.place_of(here).named_in {
+                    _ if here == root => break true,
+                    Some(spot) => here = spot.dir,
+                    None => break !self.checker.orphans.contains(&here),
+                }
+            };
+            for at in way.drain(..) {
+                if let Some(known) = ends.get_mut(at) {
+                    *known = Some(is_end);
+                }
+            }
+            if !is_end {
+                lost.push(dir);
+            }
+        }
+        lost
+    }
+
     /// Removes a name from each loop: then the first of its directories is unconnected, and gets a
     /// name.
     fn open_loops(&mut self, lost: &[Ino]) {
@@ -106,16 +142,5 @@ impl ConnectivityPass<'_> {
     /// Whether a directory may have names that were not found.
     fn is_unreadable(&self, dir: Ino) -> bool {
         self.checker.is_lost(dir) || self.checker.cut_short.contains(&dir)
-    }
-
-    /// Some directories, and all below them.
-    fn below(&self, mut next: Vec<Ino>) -> BTreeSet<Ino> {
-        let mut reached = BTreeSet::new();
-        while let Some(dir) = next.pop() {
-            if reached.insert(dir) {
-                next.extend(self.checker.children.get(&dir).into_iter().flatten());
-            }
-        }
-        reached
     }
 }
