@@ -12,8 +12,9 @@ set -euo pipefail
 
 here=$(cd "$(dirname "$0")/.." && pwd)
 out=${OUT:-$here/bench/out/layout}
-seekless=${CARGO_TARGET_DIR:-$here/target}/release/seekless
+seekless=${SEEKLESS:-${CARGO_TARGET_DIR:-$here/target}/release/seekless}
 mkdir -p "$out/mnt"
+chunks="--chunk 64K --chunk 512K --chunk 1M"
 cd "$out"
 
 cleanup() {
@@ -55,9 +56,9 @@ small() {
     "$seekless" build tree -o built.img --size 1G --force
     "$seekless" optimize cp.img --trace small.trace -o optimized.img --force > /dev/null
     echo "### small files: cp -a, and the same image re-laid"
-    "$seekless" score cp.img optimized.img --trace small.trace --chunk 512K
+    "$seekless" score cp.img optimized.img --trace small.trace $chunks
     echo "### small files: seekless build without a trace"
-    "$seekless" score built.img --trace small.trace --chunk 512K
+    "$seekless" score built.img --trace small.trace $chunks
     if [ -n "${KERNEL:-}" ]; then
         kernel_reads cp.img small.list
         kernel_reads optimized.img small.list
@@ -76,7 +77,7 @@ usr() {
     wait "$server"
     "$seekless" optimize usr.img --trace usr.trace -o usr-optimized.img --force > /dev/null
     echo "### cc from an image of /usr"
-    "$seekless" score usr.img usr-optimized.img --trace usr.trace --chunk 512K
+    "$seekless" score usr.img usr-optimized.img --trace usr.trace $chunks
 }
 
 for workload in "${@:-small usr}"; do

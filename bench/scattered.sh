@@ -8,7 +8,7 @@
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")/.." && pwd)
-seekless=${CARGO_TARGET_DIR:-$here/target}/release/seekless
+seekless=${SEEKLESS:-${CARGO_TARGET_DIR:-$here/target}/release/seekless}
 dir=$(mktemp -d "${TMPDIR:-/var/tmp}/scattered.XXXXXX")
 clean() { umount -l "$dir/at" 2>/dev/null || true; rm -rf "$dir"; }
 trap clean EXIT
@@ -17,7 +17,7 @@ mkdir at
 
 # A figure of a trace on an image: $1 is the expression of the JSON object.
 figure() {
-    "$seekless" score "$2" --trace "$3" --device sata-7200 --json |
+    "$seekless" score "$2" --trace "$3" --device sata-7200 --chunk 64K --chunk 512K --chunk 1M --json |
         python3 -c "import json, sys; score = json.load(sys.stdin); print($1)"
 }
 
@@ -27,9 +27,9 @@ extents() { debugfs -R "stat $2" "$1" 2>/dev/null | grep -o '([0-9-]*):' | wc -l
 row() {
     local name=$1 image=$2 file=$3 trace
     shift 3
-    printf '| %s | %s |' "$name" "$(extents "$image" "$file")"
+    printf '| %s | %s |' "$name" "$(extents "$image" "$file" | sed ':a; s/\B[0-9]\{3\}\b/,&/; ta')"
     for trace in "$@"; do
-        printf ' %s |' "$(figure '"{:,}, {:,}".format(score["seeks"], score["chunks"]["524288"])' "$image" "$trace")"
+        printf ' %s |' "$(figure '"{:,}; {}".format(score["seeks"], ", ".join(f"{n:,}" for _, n in sorted(score["chunks"].items(), key=lambda it: int(it[0]))))' "$image" "$trace")"
     done
     printf ' %s |\n' "$(figure '"{:.2f}".format(score["devices"][0]["seconds"])' "$image" whole.trace)"
 }
@@ -60,7 +60,7 @@ for n in range(1000):
     offset = random.randrange(100_000_000 // 4096) * 4096
     print(json.dumps({"time": n * 1000, "op": "read", "path": "/file", "pid": 1, "offset": offset, "length": 4096}))
 PY
-    echo "| | extents | the trace: seeks, chunks of 512K | whole file, s on sata-7200 |"
+    echo "| | extents | the trace: seeks; chunks of 64K, 512K, 1M | whole file, s on sata-7200 |"
     echo "|---|---|---|---|"
     rows /file random.trace
     rm -r tree
@@ -95,7 +95,7 @@ PY
     "$seekless" build tree -o built.img --force >/dev/null
     query 'select sum(length(note)) from parts indexed by by_maker where maker between 500 and 540' one.trace
     query 'select sum(length(note)) from parts indexed by by_place where place between 500 and 540' two.trace
-    echo "| | extents | the query: seeks, chunks of 512K | another query | whole file, s on sata-7200 |"
+    echo "| | extents | the query: seeks; chunks of 64K, 512K, 1M | another query | whole file, s on sata-7200 |"
     echo "|---|---|---|---|---|"
     rows /db one.trace two.trace
 }

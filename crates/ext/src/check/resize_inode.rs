@@ -11,13 +11,13 @@ use seekless_fs::FsError;
 use seekless_fs::field::{index, le32};
 use seekless_units::{BlockNo, Extent, Ino};
 
-/// The state of the map of the resize inode.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum ResizeState {
-    Sound,
-    /// It lists more or fewer blocks than it counts.
-    Miscounted,
-    Wrong,
+/// A map of the resize inode that lists the room for descriptors.
+struct ResizeMapState {
+    /// The blocks that it lists are those that it counts.
+    is_counted: bool,
+    /// The end of the last of them in bytes, where the inode has a length that is too short or
+    /// impossible.
+    end: Option<u64>,
 }
 
 /// The blocks reserved for more descriptors belong to the volume, and their place follows from
@@ -49,64 +49,70 @@ pub(super) fn check_resize_inode(pass: &mut InodePass<'_>, inode: &Inode) -> Res
         pass.checker.fix(Stage::Inodes, Fix::ResizeInode(inode.ino));
     } else if is_used {
         let state = resize_state(pass.checker, inode, block)?;
-        if state != ResizeState::Sound {
-            let is_expected = state == ResizeState::Miscounted;
+        if !state.as_ref().is_some_and(|state| state.is_counted) {
             let what = "does not list the room for descriptors as the superblock has it";
+            let is_expected = state.is_some();
             pass.checker.graded(is_expected, problems::INODE_BLOCK_MAP, what.to_string(), at);
             pass.checker.fix(Stage::Inodes, Fix::ResizeInode(inode.ino));
+        } else if let Some(end) = state.and_then(|state| state.end) {
+            let what = format!("{} bytes long, with blocks up to {end}", inode.len);
+            pass.checker.expected(problems::INODE_LENGTH, what, at);
+            pass.checker.report.set_values(inode.len, end);
+            pass.checker.fix(Stage::Inodes, Fix::Length(inode.ino, end));
         }
     }
     Ok(false)
 }
 
-/// Whether the resize inode has its original map, as far as e2fsck compares it: the first
-/// quarter of the room for descriptors, and its other numbers only with the volume and with
-/// `i_blocks`.
-fn resize_state(checker: &Checker, inode: &Inode, double: BlockNo) -> Result<ResizeState, FsError> {
-    use ResizeState::{Miscounted, Sound, Wrong};
+/// The state of the map of the resize inode if it is the original one, as far as e2fsck compares
+/// it: the first quarter of the room for descriptors, and its other numbers only with the volume and
+/// with `i_blocks`.
+fn resize_state(
+    checker: &Checker,
+    inode: &Inode,
+    double: BlockNo,
+) -> Result<Option<ResizeMapState>, FsError> {
     let map = checker.resize_map();
     let size = u64::from(checker.sb().block_size);
     let numbers = inode.core.i_block.0.chunks_exact(4);
     let is_alone = numbers.filter(|number| number.iter().any(|&byte| byte != 0)).count() == 1;
-    let is_long = inode.len > max_len(checker.sb(), false);
-    if !is_alone || is_long || inode.core.i_flags.get() != 0 {
-        return Ok(Wrong);
+    if !is_alone || inode.core.i_flags.get() != 0 {
+        return Ok(None);
     }
-    let Some(primaries) = numbers_in(checker, inode.ino, double)? else { return Ok(Wrong) };
+    let Some(primaries) = numbers_in(checker, inode.ino, double)? else { return Ok(None) };
     let mut count = 1u64;
     let mut last = 0u64;
     let slots = size >> 2;
     for (slot, &primary) in (0u64..).zip(&primaries).filter(|(_, primary)| **primary != 0) {
         let primary = BlockNo::new(u64::from(primary));
-        let Some(copies) = numbers_in(checker, inode.ino, primary)? else { return Ok(Wrong) };
+        let Some(copies) = numbers_in(checker, inode.ino, primary)? else { return Ok(None) };
         count += 1;
         for (at, copy) in (0u64..).zip(copies).filter(|(_, copy)| *copy != 0) {
             let copy = BlockNo::new(u64::from(copy));
             if checker.volume.check_block(copy, place(inode.ino)).is_err() {
-                return Ok(Wrong);
+                return Ok(None);
             }
             count += 1;
             let lbn = slots + 12 + slot * slots;
             last = last.max(lbn + at + 1);
         }
     }
-    if inode.len < last * size {
-        return Ok(Wrong);
-    }
+    let end = last * size;
+    let is_wrong = inode.len < end || inode.len > max_len(checker.sb(), false);
     let checked = index(map.reserved >> 2);
     for (block, bytes) in map.blocks(double).into_iter().take(checked) {
-        let Some(found) = numbers_in(checker, inode.ino, block)? else { return Ok(Wrong) };
+        let Some(found) = numbers_in(checker, inode.ino, block)? else { return Ok(None) };
         let is_listed = primaries.iter().any(|&it| u64::from(it) == block.get());
         let wanted = bytes.chunks_exact(4).filter_map(|number| le32(number, 0));
         let is_same = wanted.zip(found).take(map.copies.len()).all(|(one, other)| one == other);
         if !is_listed || !is_same {
-            return Ok(Wrong);
+            return Ok(None);
         }
     }
     // Each block counts as a cluster.
     let sectors = count * (size >> 9) * u64::from(checker.sb().cluster_ratio);
     let is_counted = checker.volume.inodes().allocated_sectors(inode) == sectors;
-    Ok(if is_counted { Sound } else { Miscounted })
+    Ok(Some(ResizeMapState { is_counted, end: is_wrong.then_some(end) }))
 }
 
 /// The numbers in an indirect block; `None` where it lies outside the volume.

@@ -456,6 +456,31 @@ fn a_resize_inode_without_a_mode_is_restored() {
     }
 }
 
+/// A length of the resize inode that is too short or impossible is set as e2fsck sets it, by `-p`.
+#[test]
+fn the_length_of_a_resize_inode_is_set() {
+    if !is_there() {
+        return;
+    }
+    let image = Scratch::new("keeps-resize-len");
+    for name in ["plain", "ext3"] {
+        let sound = sound(name);
+        for len in ["0", "1", "280375532466176"] {
+            let damaged = changed(&sound, &format!("sif <7> size {len}\n"));
+            let device = Arc::new(MemoryDevice::new(damaged.clone()));
+            let preened = preen(device.clone()).expect("preen");
+            assert_eq!(preened.outcome, Outcome::Corrected, "{name} {len}: {:#?}", preened.report);
+            put(image.path(), &damaged);
+            let theirs = e2fsck("-fp", image.path());
+            assert_eq!(theirs.0, 1, "{name} {len}: {}", theirs.1);
+            let theirs = debugfs(image.path(), "stat <7>\n");
+            put(image.path(), &bytes_of(&*device));
+            assert_eq!(debugfs(image.path(), "stat <7>\n"), theirs, "{name} {len}");
+            assert_eq!(e2fsck("-fn", image.path()).0, 0, "{name} {len}");
+        }
+    }
+}
+
 /// With `bigalloc` each block of the resize inode counts as a cluster; it is checked and made again as
 /// on other volumes.
 #[test]
@@ -475,6 +500,8 @@ fn a_resize_inode_on_a_volume_with_clusters_is_restored() {
     for commands in [
         "sif <7> blocks 7",
         "sif <7> block[DIND] 0",
+        "sif <7> size 1",
+        "sif <7> size 280375532466176",
         "sif <7> mode 0",
         "clri <7>",
         // The first reserved block of descriptors, which lists those of the copies.
