@@ -12,7 +12,9 @@ use crate::backup;
 use crate::extent;
 use crate::features::Features;
 use crate::inode::Inode;
-use crate::ondisk::{Superblock, XATTR_MAGIC, compat, flags, incompat, ro_compat};
+use crate::ondisk::{
+    ENCODING_UTF8_12_1, Superblock, XATTR_MAGIC, compat, flags, incompat, ro_compat,
+};
 use crate::part::Part;
 use crate::superblock::Super;
 use crate::volume::Volume;
@@ -64,8 +66,9 @@ const SUPPORTED: Features = Features {
 /// Features for which e2fsck refuses a volume.
 pub(super) fn unsupported(raw: &Superblock) -> Features {
     let has = Features::of(raw);
-    let is_bare = has.has_incompat(incompat::CASEFOLD) && raw.s_encoding.get() == 0;
-    let casefold = if is_bare { incompat::CASEFOLD } else { 0 };
+    // That of casefold, without an encoding that is known.
+    let is_bare = raw.s_encoding.get() != ENCODING_UTF8_12_1;
+    let casefold = if is_bare { has.incompat & incompat::CASEFOLD } else { 0 };
     has.without(SUPPORTED).with(Features { incompat: casefold, ..Features::NONE })
 }
 

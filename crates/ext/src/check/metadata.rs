@@ -156,7 +156,8 @@ impl MetadataPass<'_> {
         let left = contradicted.map_or(all, |(features, _)| all.without(features));
         for name in left.names() {
             let what = if name == "casefold" {
-                "casefold without an encoding".to_string()
+                let encoding = self.checker.sb().raw.s_encoding.get();
+                format!("casefold with encoding {encoding}, which is unknown")
             } else {
                 format!("the feature {name} is unknown or not supported")
             };

@@ -87,7 +87,7 @@ seekless_fs::problems! {
     }
     SUPERBLOCK_UNSUPPORTED = {
         code: "superblock.unsupported", phase: 0, preen: Preen::Stops,
-        text: "a feature that is unknown or not supported, or casefold without an encoding",
+        text: "a feature that is unknown or not supported, or casefold without a known encoding",
         question: Some("Clear the feature if a copy of the superblock lacks it?"),
         repair: "a feature that has a name is cleared if the superblock has no checksum and a copy \
                  lacks it; others may be of a newer kernel, and the volume is refused by the name of \

@@ -237,6 +237,36 @@ fn features_that_are_not_supported() {
     }
 }
 
+/// An encoding that is unknown may be that of a newer kernel: the volume is refused as by e2fsck.
+#[test]
+fn casefold_with_an_encoding_that_is_not_known() {
+    if !is_there() {
+        return;
+    }
+    let image = Scratch::new("keeps-encoding");
+    let mut mke2fs = Command::new("mke2fs");
+    mke2fs.args(["-q", "-F", "-t", "ext4", "-O", "casefold"]).arg(image.path()).arg("4M");
+    assert!(mke2fs.output().expect("mke2fs").status.success());
+    let sound = holes::take(image.path());
+    for encoding in [0u8, 2, 131] {
+        let mut bytes = sound.clone();
+        bytes[1024 + 636] = encoding;
+        let sum = !crc32c::crc32c(&bytes[1024..2044]);
+        bytes[2044..2048].copy_from_slice(&sum.to_le_bytes());
+        put(image.path(), &bytes);
+        assert_eq!(e2fsck("-fy", image.path()).0 & 8, 8, "{encoding}");
+        let device = Arc::new(MemoryDevice::new(holes::copy(&bytes)));
+        let report = seekless_ext::check(device.clone()).expect("check");
+        assert!(
+            report.findings.iter().any(|it| it.code() == "superblock.unsupported"),
+            "{encoding}"
+        );
+        let why = repair(device.clone()).expect_err("an encoding").to_string();
+        assert!(why.contains("casefold"), "{encoding}: {why}");
+        assert!(bytes_of(device.as_ref()) == bytes, "{encoding}: something was written");
+    }
+}
+
 #[test]
 fn a_slice_of_all_damage() {
     if !is_there() {
