@@ -5,6 +5,7 @@ use super::tags::Tag;
 use crate::checksum::crc32c;
 use crate::ondisk::{JournalSuperblock, journal_at, journal_feature};
 use crate::superblock::verify;
+use crc::{CRC_32_MPEG_2, Crc, Table};
 use seekless_fs::field::truncated;
 use seekless_fs::{FsError, Location};
 use std::mem::offset_of;
@@ -70,33 +71,12 @@ pub(super) fn transaction_matches(commit: &[u8], computed: u32) -> bool {
 /// CRC32 (polynomial 0x04C11DB7, most significant bit first, no complement)
 /// continued from `seed`: the kernel's `crc32_be`.
 pub(super) fn crc32_be(seed: u32, data: &[u8]) -> u32 {
-    data.iter().fold(seed, |crc, &byte| {
-        let [top, ..] = crc.to_be_bytes();
-        let place = usize::from(top ^ byte);
-        (crc << 8) ^ CRC32_BE.get(place).copied().unwrap_or(0)
-    })
+    let mut digest = CRC32_BE.digest_with_initial(seed);
+    digest.update(data);
+    digest.finalize()
 }
 
-static CRC32_BE: [u32; 256] = crc32_be_table();
-
-#[allow(clippy::indexing_slicing, reason = "evaluated by the compiler")]
-const fn crc32_be_table() -> [u32; 256] {
-    let mut table = [0; 256];
-    let mut value: u32 = 0;
-    let mut at = 0;
-    while at < 256 {
-        let mut crc = value << 24;
-        let mut bit = 0;
-        while bit < 8 {
-            crc = if crc & 0x8000_0000 != 0 { (crc << 1) ^ 0x04C1_1DB7 } else { crc << 1 };
-            bit += 1;
-        }
-        table[at] = crc;
-        at += 1;
-        value += 1;
-    }
-    table
-}
+static CRC32_BE: Crc<u32, Table<16>> = Crc::<u32, Table<16>>::new(&CRC_32_MPEG_2);
 
 #[cfg(test)]
 mod tests {
@@ -106,5 +86,6 @@ mod tests {
     fn known_value() {
         // CRC-32/MPEG-2's check value.
         assert_eq!(crc32_be(!0, b"123456789"), 0x0376_E6E7);
+        assert_eq!(crc32_be(crc32_be(!0, b"1234"), b"56789"), 0x0376_E6E7);
     }
 }
