@@ -9,6 +9,10 @@ use seekless_fs::operate::SetAttr;
 use seekless_fs::{Attr, FileKind, FsError};
 use seekless_units::Ino;
 
+/// Most bytes that one operation allocates, since formats without unwritten blocks keep that much in
+/// the cache until the operation ends.
+const ALLOCATED_AT_ONCE: u64 = 8 << 20;
+
 impl<F: Named> Live<F> {
     /// Ends an operation: actions made ready by it are done with it, and their changes are written
     /// with it.
@@ -118,7 +122,7 @@ impl<F: Named> Live<F> {
         len: u64,
         keep_size: bool,
     ) -> Result<(), FsError> {
-        let piece = self.piece();
+        let piece = self.piece().min(ALLOCATED_AT_ONCE);
         let Some(end) = from.checked_add(len).filter(|_| len > piece) else {
             return self.change(|live| live.allocate_file(ino, from, len, keep_size));
         };
@@ -265,6 +269,7 @@ impl<F: Named> Live<F> {
         self.volume.check_changeable(ino)?;
         let end = from.checked_add(len);
         self.volume.format.allocate_range(&mut self.volume.core, ino, from, end, keep)?;
+        self.volume.node(ino)?.mtime = self.volume.core.now();
         self.volume.touch(ino)
     }
 

@@ -311,11 +311,11 @@ impl Filesystem for ImageMount {
         answer_value(reply, size, name, xattrs);
     }
 
-    fn listxattr(&self, _request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+    fn listxattr(&self, request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
         let xattrs = self
             .image_ino(ino)
             .and_then(|ino| self.image.shown_xattrs(ino).map_err(|error| self.errno(error)));
-        answer_names(reply, size, xattrs);
+        answer_names(reply, size, request, xattrs);
     }
 
     fn access(&self, _request: &Request, _ino: INodeNo, mask: AccessFlags, reply: ReplyEmpty) {

@@ -1,9 +1,11 @@
 //! Conversions between FUSE's types and ours, and answers to the kernel.
 
+use crate::caller::sees_trusted;
 use fuser::{
     Errno, FileAttr, FileType, Generation, INodeNo, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry,
-    ReplyXattr, TimeOrNow,
+    ReplyXattr, Request, TimeOrNow,
 };
+use seekless_fs::acl::AclKind;
 use seekless_fs::{Attr, DeviceNumber, FileKind, FsError, Timestamp, Xattr};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -48,6 +50,20 @@ pub(crate) fn answer_empty(reply: ReplyEmpty, done: Result<(), Errno>) {
     }
 }
 
+/// Checks the name of an attribute as Linux does: a namespace that it has, and more (`fs/xattr.c`).
+pub(crate) fn check_attribute(name: &OsStr) -> Result<(), Errno> {
+    let name = name.as_bytes();
+    if AclKind::of(name).is_some() {
+        return Ok(());
+    }
+    let namespaces = [&b"user."[..], b"trusted.", b"security."];
+    match namespaces.iter().find_map(|space| name.strip_prefix(*space)) {
+        Some([]) => Err(Errno::EINVAL),
+        Some(_) => Ok(()),
+        None => Err(Errno::EOPNOTSUPP),
+    }
+}
+
 /// Answers with an attribute's value, or with its length if `size` is 0.
 pub(crate) fn answer_value(
     reply: ReplyXattr,
@@ -56,15 +72,26 @@ pub(crate) fn answer_value(
     xattrs: Result<Vec<Xattr>, Errno>,
 ) {
     let value = xattrs.and_then(|xattrs| {
+        check_attribute(name)?;
         let found = xattrs.into_iter().find(|xattr| xattr.name == name.as_bytes());
         found.map(|xattr| xattr.value).ok_or(Errno::ENODATA)
     });
     answer_sized(reply, size, value);
 }
 
-/// As [`answer_value`], with the names of all.
-pub(crate) fn answer_names(reply: ReplyXattr, size: u32, xattrs: Result<Vec<Xattr>, Errno>) {
-    let names = xattrs.map(|xattrs| {
+/// As [`answer_value`], with the names of all that the caller may see: those in `trusted` are for
+/// callers with `CAP_SYS_ADMIN`.
+pub(crate) fn answer_names(
+    reply: ReplyXattr,
+    size: u32,
+    request: &Request,
+    xattrs: Result<Vec<Xattr>, Errno>,
+) {
+    let names = xattrs.map(|mut xattrs| {
+        let is_trusted = |xattr: &Xattr| xattr.name.starts_with(b"trusted.");
+        if xattrs.iter().any(is_trusted) && !sees_trusted(request) {
+            xattrs.retain(|xattr| !is_trusted(xattr));
+        }
         xattrs.iter().flat_map(|xattr| [xattr.name.as_slice(), b"\0"].concat()).collect()
     });
     answer_sized(reply, size, names);
@@ -196,6 +223,15 @@ fn timestamp(time: SystemTime) -> Timestamp {
     }
 }
 
+/// Converts a time of a request. fuser subtracts the nanoseconds of times before 1970, which count
+/// forwards from the second.
+fn requested(time: SystemTime) -> Timestamp {
+    let Err(before) = time.duration_since(UNIX_EPOCH) else { return timestamp(time) };
+    let before = before.duration();
+    let secs = i64::try_from(before.as_secs()).map_or(i64::MIN, |secs| -secs);
+    Timestamp { secs, nanos: before.subsec_nanos() }
+}
+
 /// The time of day.
 pub fn now() -> Timestamp {
     timestamp(SystemTime::now())
@@ -203,7 +239,7 @@ pub fn now() -> Timestamp {
 
 pub(crate) fn moment(time: TimeOrNow) -> Timestamp {
     match time {
-        TimeOrNow::SpecificTime(time) => timestamp(time),
+        TimeOrNow::SpecificTime(time) => requested(time),
         TimeOrNow::Now => now(),
     }
 }

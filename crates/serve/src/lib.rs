@@ -31,6 +31,7 @@
 //! `disk_server.rs` is the process that serves the disk, `mkfs.rs` makes the file system,
 //! `process.rs` runs programs that end with this process, `scratch_dir.rs` has the mount points.
 
+mod caller;
 pub mod disk;
 mod image;
 mod kernel;

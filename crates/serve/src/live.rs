@@ -4,7 +4,6 @@
 //! time: all changes come through it. Files are opened and closed without a message; the contents
 //! of an unlinked file are kept until the kernel has forgotten its inode.
 
-mod caller;
 mod calls;
 mod flags;
 mod listing;

@@ -12,6 +12,7 @@ mod mounted;
 mod recover;
 #[path = "../judges/recovery.rs"]
 mod recovery;
+mod semantics;
 
 use judges::{Mounted as KernelMount, Scratch, check, failure, manifest, run, same, seekless};
 use mounted::Mounted;

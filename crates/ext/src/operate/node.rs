@@ -14,12 +14,14 @@ use seekless_units::Ino;
 use std::sync::Arc;
 
 /// A time as an inode keeps it: with fields behind the first 128 bytes, 34 bits of
-/// seconds, and nanoseconds.
+/// seconds, and nanoseconds. The first and the last second are whole ones, as under Linux
+/// (`timestamp_truncate`).
 pub(super) fn representable(has_more: bool, time: Timestamp) -> Timestamp {
     let low = i64::from(i32::MIN);
     if has_more {
         let high = low + (1 << 34) - 1;
-        return Timestamp { secs: time.secs.clamp(low, high), ..time };
+        let nanos = if time.secs > low && time.secs < high { time.nanos } else { 0 };
+        return Timestamp { secs: time.secs.clamp(low, high), nanos };
     }
     Timestamp { secs: time.secs.clamp(low, i64::from(i32::MAX)), nanos: 0 }
 }

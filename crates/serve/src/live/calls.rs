@@ -1,11 +1,11 @@
 //! The kernel's requests to a file system in use.
 
 use super::LiveMount;
-use super::caller::{is_in_charge, may_keep_setgid, sets_any_id};
 use super::{flags, trim};
+use crate::caller::{is_in_charge, may_keep_setgid, sets_any_id};
 use crate::kernel::{
-    answer_attr, answer_data, answer_empty, answer_entry, answer_names, answer_value, errno,
-    file_type, kernel_device, missing, moment,
+    answer_attr, answer_data, answer_empty, answer_entry, answer_names, answer_value,
+    check_attribute, errno, file_type, kernel_device, missing, moment,
 };
 use fuser::{
     BsdFileFlags, Errno, FileHandle, Filesystem, Generation, INodeNo, InitFlags, IoctlFlags,
@@ -34,6 +34,9 @@ const KEEP_SIZE: i32 = 1;
 /// `XATTR_CREATE`, `XATTR_REPLACE`.
 const XATTR_FLAGS: [(i32, XattrMode); 3] =
     [(0, XattrMode::Any), (1, XattrMode::Create), (2, XattrMode::Replace)];
+
+/// `XATTR_CREATE | XATTR_REPLACE`, which Linux's file systems answer with the error of one of them.
+const XATTR_NEVER: i32 = 3;
 
 /// Formats without flags have no such call.
 fn no_flags(error: FsError) -> Errno {
@@ -424,7 +427,13 @@ impl Filesystem for LiveMount {
         let (offset, length) = (ByteLen::new(offset), ByteLen::new(length));
         let keep = mode & KEEP_SIZE != 0;
         self.done(request, reply, |live| {
-            live.allocate(self.ino(ino)?, offset, length, keep).map_err(errno)
+            let ino = self.ino(ino)?;
+            live.allocate(ino, offset, length, keep).map_err(errno)?;
+            let perm = without_set_id(live, request, ino)?.filter(|_| !sets_any_id(request));
+            if perm.is_some() {
+                live.set_attr(ino, &SetAttr { perm, ..SetAttr::default() }).map_err(errno)?;
+            }
+            Ok(())
         });
     }
 
@@ -460,7 +469,10 @@ impl Filesystem for LiveMount {
                     may_set_flags(live, request.uid(), ino, flags)?;
                     live.set_file_flags(ino, flags).map_err(errno)
                 };
-                self.change(request.uid(), set).map(|()| Vec::new())
+                let set = self.change(request.uid(), set).map(|()| Vec::new());
+                // The kernel keeps the time of the change, which this request gives no new value.
+                self.volume.cached().forget(self.number(ino));
+                set
             };
             match command {
                 flags::GET => Ok(flags()?.to_ne_bytes().to_vec()),
@@ -608,11 +620,20 @@ impl Filesystem for LiveMount {
         _position: u32,
         reply: ReplyEmpty,
     ) {
-        let Some((_, mode)) = XATTR_FLAGS.into_iter().find(|(flag, _)| *flag == flags) else {
+        let mode = XATTR_FLAGS.into_iter().find(|(flag, _)| *flag == flags);
+        let Some(mode) =
+            mode.map(|(_, mode)| mode).or((flags == XATTR_NEVER).then_some(XattrMode::Create))
+        else {
             return reply.error(Errno::EINVAL);
         };
         self.done(request, reply, |live| {
+            check_attribute(name)?;
             let (ino, name) = (self.ino(ino)?, name.as_bytes());
+            if flags == XATTR_NEVER {
+                let all = live.xattrs(ino).map_err(errno)?;
+                let exists = all.iter().any(|xattr| xattr.name == name);
+                return Err(if exists { Errno::EEXIST } else { Errno::ENODATA });
+            }
             let Some(kind) = AclKind::of(name) else {
                 return live.set_xattr(ino, name, value, mode).map_err(errno);
             };
@@ -634,13 +655,14 @@ impl Filesystem for LiveMount {
         answer_value(reply, size, name, xattrs);
     }
 
-    fn listxattr(&self, _request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+    fn listxattr(&self, request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
         let xattrs = self.ino(ino).and_then(|ino| self.volume.lock().xattrs(ino).map_err(errno));
-        answer_names(reply, size, xattrs);
+        answer_names(reply, size, request, xattrs);
     }
 
     fn removexattr(&self, request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         self.done(request, reply, |live| {
+            check_attribute(name)?;
             live.remove_xattr(self.ino(ino)?, name.as_bytes()).map_err(errno)
         });
     }

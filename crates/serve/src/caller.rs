@@ -8,12 +8,22 @@ use std::path::Path;
 /// `CAP_FSETID`.
 const FSETID: u32 = 4;
 
+/// `CAP_SYS_ADMIN`.
+const SYS_ADMIN: u32 = 21;
+
 /// Whether the caller has `CAP_FSETID`: then its writes and truncations keep set-user-id and
 /// set-group-id.
 pub(crate) fn sets_any_id(request: &Request) -> bool {
     let dir = format!("/proc/{}", request.pid());
     let Ok(status) = std::fs::read_to_string(format!("{dir}/status")) else { return false };
     Caller::of(&status).sets_any_id && is_of_our_users(&dir)
+}
+
+/// Whether the caller has `CAP_SYS_ADMIN`, without which attributes in `trusted` are not listed.
+pub(crate) fn sees_trusted(request: &Request) -> bool {
+    let dir = format!("/proc/{}", request.pid());
+    let Ok(status) = std::fs::read_to_string(format!("{dir}/status")) else { return false };
+    Caller::of(&status).administers && is_of_our_users(&dir)
 }
 
 /// Whether the caller may leave set-group-id on a file of a group: it is in the group, or has
@@ -42,10 +52,11 @@ fn is_of_our_users(dir: &str) -> bool {
 }
 
 /// A program, parsed from its `/proc/PID/status`.
-#[derive(PartialEq, Eq, Debug, Default)]
+#[derive(PartialEq, Eq, Clone, Debug, Default)]
 struct Caller {
     groups: Vec<u32>,
     sets_any_id: bool,
+    administers: bool,
 }
 
 impl Caller {
@@ -61,6 +72,7 @@ impl Caller {
                 "CapEff" => {
                     let all = u64::from_str_radix(value.trim(), 16).unwrap_or(0);
                     caller.sets_any_id = all >> FSETID & 1 == 1;
+                    caller.administers = all >> SYS_ADMIN & 1 == 1;
                 }
                 _ => {}
             }
@@ -76,9 +88,12 @@ mod tests {
     #[test]
     fn groups_and_capabilities_are_read() {
         let status = "Name:\tsh\nUid:\t5\t5\t5\t5\nGroups:\t7 1000 \nCapEff:\t0000000000000010\n";
-        assert_eq!(Caller::of(status), Caller { groups: vec![7, 1000], sets_any_id: true });
+        let in_groups = Caller { groups: vec![7, 1000], ..Caller::default() };
+        assert_eq!(Caller::of(status), Caller { sets_any_id: true, ..in_groups.clone() });
         let other = status.replace("0010", "ffef");
-        assert_eq!(Caller::of(&other), Caller { groups: vec![7, 1000], sets_any_id: false });
+        assert_eq!(Caller::of(&other), in_groups);
+        let root = status.replace("0010", "200010");
+        assert_eq!(Caller::of(&root), Caller { sets_any_id: true, administers: true, ..in_groups });
         assert_eq!(Caller::of("Groups:\t\n"), Caller::default());
     }
 }
