@@ -35,6 +35,9 @@ impl<F: Named> Operate for Live<F> {
         if set.size.is_some_and(|size| size > 0) {
             self.write_back(ino, false)?;
         }
+        if let Some(size) = set.size {
+            self.fill_up_to(ino, size)?;
+        }
         self.change(|live| live.change_attr(ino, set))
     }
 

@@ -275,6 +275,12 @@ pub trait Format: Send + Sized {
         keep_size: bool,
     ) -> Result<(), FsError>;
 
+    /// The bytes of the longest file, where a file has blocks for its whole length. By default, files
+    /// may have holes.
+    fn longest_without_holes(&self) -> Option<u64> {
+        None
+    }
+
     /// All runs of a file: its contents, map blocks and attributes.
     fn everything(&mut self, core: &mut Core<Self::Map>, ino: Ino) -> Result<Cut, FsError>;
 

@@ -9,8 +9,8 @@ use seekless_fs::operate::SetAttr;
 use seekless_fs::{Attr, FileKind, FsError};
 use seekless_units::Ino;
 
-/// Most bytes that one operation allocates, since formats without unwritten blocks keep that much in
-/// the cache until the operation ends.
+/// Most bytes that one operation allocates, since formats without unwritten blocks keep as many zeros
+/// in the cache until it ends.
 const ALLOCATED_AT_ONCE: u64 = 8 << 20;
 
 impl<F: Named> Live<F> {
@@ -97,6 +97,7 @@ impl<F: Named> Live<F> {
         bytes: &[u8],
     ) -> Result<usize, FsError> {
         let most = index(self.piece()).max(1);
+        let filled = self.fill_up_to(ino, offset)?;
         let mut done = 0usize;
         // Where there was space for a part, more may be had for the rest: blocks given up, and not
         // free yet.
@@ -108,10 +109,37 @@ impl<F: Named> Live<F> {
                 Ok(0) => break,
                 Ok(written) => done += written,
                 Err(_) if done > 0 => break,
-                Err(error) => return Err(error),
+                Err(error) => {
+                    if let Some(size) = filled {
+                        self.shorten(ino, size)?;
+                    }
+                    return Err(error);
+                }
             }
         }
         Ok(done)
+    }
+
+    /// Lengthens a file to `len` in as many operations as that takes, where it has no holes and its
+    /// zeros are too many for one. Returns the length that it had then.
+    pub(crate) fn fill_up_to(&mut self, ino: Ino, len: u64) -> Result<Option<u64>, FsError> {
+        let Some(most) = self.volume.format.longest_without_holes() else { return Ok(None) };
+        let node = self.volume.named_node(ino)?;
+        let size = node.size;
+        // What cannot be is refused by the operation itself.
+        if node.kind != FileKind::Regular || len > most || len <= size + ALLOCATED_AT_ONCE {
+            return Ok(None);
+        }
+        self.allocate_in_pieces(ino, size, len - size, false)?;
+        Ok(Some(size))
+    }
+
+    /// Gives a file the length back that it had before it was lengthened.
+    fn shorten(&mut self, ino: Ino, size: u64) -> Result<(), FsError> {
+        self.change(|live| {
+            live.cut_in_pieces(ino, size)?;
+            live.volume.format.truncate(&mut live.volume.core, ino, size)
+        })
     }
 
     /// As [`Format::allocate_range`], in as many operations as that takes.
@@ -123,7 +151,9 @@ impl<F: Named> Live<F> {
         keep_size: bool,
     ) -> Result<(), FsError> {
         let piece = self.piece().min(ALLOCATED_AT_ONCE);
-        let Some(end) = from.checked_add(len).filter(|_| len > piece) else {
+        let most = self.volume.format.longest_without_holes().unwrap_or(u64::MAX);
+        let end = from.checked_add(len).filter(|end| *end <= most);
+        let Some(end) = end.filter(|_| len > piece) else {
             return self.change(|live| live.allocate_file(ino, from, len, keep_size));
         };
         let size = self.volume.named_node(ino)?.size;
@@ -133,10 +163,7 @@ impl<F: Named> Live<F> {
             let done = self.change(|live| live.allocate_file(ino, at, len, keep_size));
             if done.is_err() {
                 if self.volume.node(ino)?.size > size {
-                    self.change(|live| {
-                        live.cut_in_pieces(ino, size)?;
-                        live.volume.format.truncate(&mut live.volume.core, ino, size)
-                    })?;
+                    self.shorten(ino, size)?;
                 }
                 return done;
             }

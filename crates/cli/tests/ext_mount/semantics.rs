@@ -5,6 +5,7 @@ use crate::judges::{self, Mounted as KernelMount, Scratch, run, same, seekless};
 use crate::mounted::Mounted;
 use crate::ready;
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -31,7 +32,7 @@ open("f", "w").write("0123456789")
 SECOND = 10**9
 for at in [-1, -999999999, -SECOND, -SECOND - 1, -3 * SECOND // 2, 1, 2**31 * SECOND + 5,
            -2**31 * SECOND, -2**31 * SECOND + 1, -2**31 * SECOND - 1, 15032385535 * SECOND + 7,
-           15032385536 * SECOND + 7]:
+           15032385536 * SECOND + 7, -2**63 * SECOND + 5, (2**63 - 1) * SECOND]:
     os.utime("f", ns=(at, at))
     print(at, os.stat("f").st_mtime_ns, os.stat("f").st_atime_ns)
 
@@ -91,9 +92,17 @@ fn times_attributes_and_allocations_are_those_of_the_kernel() {
     same("the kernel", &expected, &seen);
 }
 
-/// Where blocks are allocated as zeros in the cache, a server needs no more memory for more of them.
+/// Peak memory of a server, in KiB.
+fn peak(server: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{server}/status")).expect("status");
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("VmHWM");
+    peak.split_whitespace().next().expect("number").parse().expect("number")
+}
+
+/// Where a file is lengthened by zeros in the cache, a server needs no more memory for more of them. One
+/// for which there is no room keeps its length.
 #[test]
-fn a_long_allocation_takes_no_more_memory_than_the_cache() {
+fn long_allocations_take_no_more_memory_than_the_cache() {
     if !ready() {
         return;
     }
@@ -108,13 +117,33 @@ fn a_long_allocation_takes_no_more_memory_than_the_cache() {
         }
         let mounted = Mounted::new(&image, &at, "rw,async,cache=4M");
         let file = at.join("long");
-        run("fallocate", &["-l", "130M", file.to_str().expect("path")]);
-        let status = fs::read_to_string(format!("/proc/{}/status", mounted.server.id()));
-        let status = status.expect("status");
-        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("VmHWM");
-        let peak: u64 = peak.split_whitespace().next().expect("number").parse().expect("number");
-        assert!(peak < 100_000, "{format}: {peak} KiB for 130 MiB");
+        let path = file.to_str().expect("path");
+        run("fallocate", &["-l", "130M", path]);
         assert_eq!(fs::metadata(&file).expect("stat").len(), 130 << 20, "{format}");
+        fs::remove_file(&file).expect("remove");
+        run("truncate", &["-s", "120M", path]);
+        let open = fs::OpenOptions::new().write(true).open(&file).expect("open");
+        open.write_all_at(b"end", 130 << 20).expect("write");
+        let peak = peak(mounted.server.id());
+        assert!(peak < 100_000, "{format}: {peak} KiB for 130 MiB");
+        if format == "fat32" {
+            for len in [200 << 20, u64::from(u32::MAX) + 1] {
+                let error = open.set_len(len).expect_err("no room");
+                assert!(matches!(error.raw_os_error(), Some(28 | 27)), "{len}: {error}");
+                let error = open.write_all_at(b"end", len).expect_err("no room");
+                assert!(matches!(error.raw_os_error(), Some(28 | 27)), "{len}: {error}");
+            }
+        }
+        assert_eq!(open.metadata().expect("stat").len(), (130 << 20) + 3, "{format}");
+        let mut end = [1; 6];
+        let read = fs::File::open(&file).expect("open");
+        read.read_exact_at(&mut end, (130 << 20) - 3).expect("read");
+        assert_eq!(&end, b"\0\0\0end", "{format}");
+        drop((open, read));
         mounted.end();
+        match format {
+            "ext2" => judges::check(&image),
+            _ => drop(judges::text(&seekless(&["check", "-n", &image]))),
+        }
     }
 }

@@ -238,6 +238,10 @@ impl Format for Fat {
         Ok(())
     }
 
+    fn longest_without_holes(&self) -> Option<u64> {
+        Some(MOST_BYTES)
+    }
+
     fn everything(&mut self, core: &mut Core, ino: Ino) -> Result<Cut, FsError> {
         let runs = self.inodes.all_runs(core, &self.clusters, ino)?;
         let blocks = runs.iter().map(|run| run.len).sum();
