@@ -36,7 +36,7 @@ impl<F: Named> Operate for Live<F> {
             self.write_back(ino, false)?;
         }
         if let Some(size) = set.size {
-            self.fill_up_to(ino, size)?;
+            self.fill_up_to(ino, size, 0)?;
         }
         self.change(|live| live.change_attr(ino, set))
     }

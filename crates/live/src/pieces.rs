@@ -97,7 +97,7 @@ impl<F: Named> Live<F> {
         bytes: &[u8],
     ) -> Result<usize, FsError> {
         let most = index(self.piece()).max(1);
-        let filled = self.fill_up_to(ino, offset)?;
+        let filled = self.fill_up_to(ino, offset, 1)?;
         let mut done = 0usize;
         // Where there was space for a part, more may be had for the rest: blocks given up, and not
         // free yet.
@@ -121,13 +121,21 @@ impl<F: Named> Live<F> {
     }
 
     /// Lengthens a file to `len` in as many operations as that takes, where it has no holes and its
-    /// zeros are too many for one. Returns the length that it had then.
-    pub(crate) fn fill_up_to(&mut self, ino: Ino, len: u64) -> Result<Option<u64>, FsError> {
+    /// zeros are too many for one; at least `more` bytes shall follow. Returns the length that it had
+    /// then.
+    pub(crate) fn fill_up_to(
+        &mut self,
+        ino: Ino,
+        len: u64,
+        more: u64,
+    ) -> Result<Option<u64>, FsError> {
         let Some(most) = self.volume.format.longest_without_holes() else { return Ok(None) };
         let node = self.volume.named_node(ino)?;
         let size = node.size;
         // What cannot be is refused by the operation itself.
-        if node.kind != FileKind::Regular || len > most || len <= size + ALLOCATED_AT_ONCE {
+        let can_be =
+            node.kind == FileKind::Regular && most.checked_sub(len).is_some_and(|it| it >= more);
+        if !can_be || len <= size + ALLOCATED_AT_ONCE {
             return Ok(None);
         }
         self.allocate_in_pieces(ino, size, len - size, false)?;
