@@ -1,5 +1,6 @@
 //! Operations on a file system in use.
 
+use crate::pieces::Pieces;
 use crate::quota_files::{write_quotas, write_quotas_for, write_quotas_when_due};
 use crate::trim::trim_some;
 use crate::{Live, Named, Names};
@@ -36,7 +37,7 @@ impl<F: Named> Operate for Live<F> {
             self.write_back(ino, false)?;
         }
         if let Some(size) = set.size {
-            self.fill_up_to(ino, size, 0)?;
+            Pieces::of(self).fill_up_to(ino, size, 0)?;
         }
         self.change(|live| live.change_attr(ino, set))
     }
@@ -130,7 +131,7 @@ impl<F: Named> Operate for Live<F> {
         }
         let end = offset.checked_add(wide(bytes.len()));
         end.ok_or_else(|| FsError::TooLarge(format!("inode {ino}")))?;
-        self.write_in_pieces(ino, offset.get(), bytes)
+        Pieces::of(self).write(ino, offset.get(), bytes)
     }
 
     fn allocate(
@@ -141,7 +142,7 @@ impl<F: Named> Operate for Live<F> {
         keep_size: bool,
     ) -> Result<(), FsError> {
         self.write_back(ino, true)?;
-        self.allocate_in_pieces(ino, offset.get(), len.get(), keep_size)
+        Pieces::of(self).allocate(ino, offset.get(), len.get(), keep_size)
     }
 
     fn data_runs(&mut self, ino: Ino) -> Result<Vec<Mapping>, FsError> {

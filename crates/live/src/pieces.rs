@@ -87,15 +87,23 @@ impl<F: Named> Live<F> {
         }
         Ok(())
     }
+}
 
+/// Changes of a file's contents that may be too large for one operation.
+pub(crate) struct Pieces<'a, F: Named> {
+    live: &'a mut Live<F>,
+}
+
+impl<'a, F: Named> Pieces<'a, F> {
+    pub(crate) fn of(live: &'a mut Live<F>) -> Self {
+        Self { live }
+    }
+}
+
+impl<F: Named> Pieces<'_, F> {
     /// Writes bytes in as many operations as that takes. Returns how many there was
     /// space for.
-    pub(crate) fn write_in_pieces(
-        &mut self,
-        ino: Ino,
-        offset: u64,
-        bytes: &[u8],
-    ) -> Result<usize, FsError> {
+    pub(crate) fn write(&mut self, ino: Ino, offset: u64, bytes: &[u8]) -> Result<usize, FsError> {
         let most = index(self.piece()).max(1);
         let filled = self.fill_up_to(ino, offset, 1)?;
         let mut done = 0usize;
@@ -104,8 +112,8 @@ impl<F: Named> Live<F> {
         while let Some(rest) = bytes.get(done..).filter(|rest| !rest.is_empty()) {
             let at = offset + wide(done);
             let piece = rest.get(..most).unwrap_or(rest);
-            let ready = self.before_write(ino, at, wide(piece.len()));
-            match ready.and_then(|()| self.change(|live| live.write_file(ino, at, piece))) {
+            let ready = self.live.before_write(ino, at, wide(piece.len()));
+            match ready.and_then(|()| self.live.change(|live| live.write_file(ino, at, piece))) {
                 Ok(0) => break,
                 Ok(written) => done += written,
                 Err(_) if done > 0 => break,
@@ -129,8 +137,8 @@ impl<F: Named> Live<F> {
         len: u64,
         more: u64,
     ) -> Result<Option<u64>, FsError> {
-        let Some(most) = self.volume.format.longest_without_holes() else { return Ok(None) };
-        let node = self.volume.named_node(ino)?;
+        let Some(most) = self.live.volume.format.longest_without_holes() else { return Ok(None) };
+        let node = self.live.volume.named_node(ino)?;
         let size = node.size;
         // What cannot be is refused by the operation itself.
         let can_be =
@@ -138,20 +146,20 @@ impl<F: Named> Live<F> {
         if !can_be || len <= size + ALLOCATED_AT_ONCE {
             return Ok(None);
         }
-        self.allocate_in_pieces(ino, size, len - size, false)?;
+        self.allocate(ino, size, len - size, false)?;
         Ok(Some(size))
     }
 
     /// Gives a file the length back that it had before it was lengthened.
     fn shorten(&mut self, ino: Ino, size: u64) -> Result<(), FsError> {
-        self.change(|live| {
+        self.live.change(|live| {
             live.cut_in_pieces(ino, size)?;
             live.volume.format.truncate(&mut live.volume.core, ino, size)
         })
     }
 
     /// As [`Format::allocate_range`], in as many operations as that takes.
-    pub(crate) fn allocate_in_pieces(
+    pub(crate) fn allocate(
         &mut self,
         ino: Ino,
         from: u64,
@@ -159,18 +167,18 @@ impl<F: Named> Live<F> {
         keep_size: bool,
     ) -> Result<(), FsError> {
         let piece = self.piece().min(ALLOCATED_AT_ONCE);
-        let most = self.volume.format.longest_without_holes().unwrap_or(u64::MAX);
+        let most = self.live.volume.format.longest_without_holes().unwrap_or(u64::MAX);
         let end = from.checked_add(len).filter(|end| *end <= most);
         let Some(end) = end.filter(|_| len > piece) else {
-            return self.change(|live| live.allocate_file(ino, from, len, keep_size));
+            return self.live.change(|live| live.allocate_file(ino, from, len, keep_size));
         };
-        let size = self.volume.named_node(ino)?.size;
+        let size = self.live.volume.named_node(ino)?.size;
         let mut at = from;
         while at < end {
             let len = (end - at).min(piece);
-            let done = self.change(|live| live.allocate_file(ino, at, len, keep_size));
+            let done = self.live.change(|live| live.allocate_file(ino, at, len, keep_size));
             if done.is_err() {
-                if self.volume.node(ino)?.size > size {
+                if self.live.volume.node(ino)?.size > size {
                     self.shorten(ino, size)?;
                 }
                 return done;
@@ -182,7 +190,7 @@ impl<F: Named> Live<F> {
 
     /// Bytes of a file that one operation writes at most.
     fn piece(&mut self) -> u64 {
-        self.volume.journalled_orphans().map_or(u64::MAX, |(list, core)| list.piece(core))
+        self.live.volume.journalled_orphans().map_or(u64::MAX, |(list, core)| list.piece(core))
     }
 }
 
