@@ -1,5 +1,6 @@
 //! Scores a trace on images, for `score` and `map`.
 
+pub(crate) mod boot_chart;
 pub(crate) mod fit;
 
 use crate::args::some_size;

@@ -4,6 +4,7 @@ use crate::replay::{Purpose, Request};
 use crate::trace::Events;
 use seekless_model::{DeviceModel, Refused, Tag};
 use seekless_units::{ByteLen, Extent, Lba, Nanos, SECTOR};
+use std::ops::Range;
 
 /// Requests for one file's data that an event has in flight at once: Linux
 /// reads one window ahead while it waits for the one before.
@@ -30,8 +31,46 @@ pub struct Timing {
     pub total: Nanos,
     /// For how long the device had something to do.
     pub busy: Nanos,
+    /// For each request, how long after the cold start it was made.
+    pub begins: Vec<Nanos>,
     /// For each request, how long after the cold start all of it had been read.
     pub ends: Vec<Nanos>,
+}
+
+/// A time in which the process of an event waits for the device, or does not.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Span {
+    /// The event, by its place in the trace.
+    pub event: usize,
+    /// From and to, after the cold start.
+    pub time: Range<Nanos>,
+    /// Whether the process waits for the device. If not, the time passes in front of the event: its
+    /// process works, or waits for something else.
+    pub waits: bool,
+}
+
+impl Timing {
+    /// What the processes did, from [`time`] of the same requests: in order of time, without
+    /// overlaps. Requests of one event that follow each other are one span.
+    #[must_use]
+    pub fn spans(&self, requests: &[Request]) -> Vec<Span> {
+        let mut spans: Vec<Span> = Vec::new();
+        let mut until = Nanos::ZERO;
+        for ((request, &begin), &end) in requests.iter().zip(&self.begins).zip(&self.ends) {
+            let event = request.event;
+            if begin > until {
+                spans.push(Span { event, time: until..begin, waits: false });
+            }
+            match spans.last_mut() {
+                Some(last) if last.waits && last.event == event && begin <= last.time.end => {
+                    last.time.end = last.time.end.max(end);
+                }
+                _ => spans.push(Span { event, time: begin.max(until)..end, waits: true }),
+            }
+            until = until.max(end);
+        }
+        spans
+    }
 }
 
 /// Times a replay's requests on a device that is at rest. Requests follow each
@@ -96,19 +135,22 @@ struct Clock<'a> {
     flying: usize,
     now: Nanos,
     block_size: u64,
-    /// See [`Timing::ends`].
+    /// See [`Timing::begins`] and [`Timing::ends`].
+    begins: Vec<Nanos>,
     ends: Vec<Nanos>,
 }
 
 impl<'a> Clock<'a> {
     fn new(device: &'a mut dyn DeviceModel, block_size: ByteLen) -> Self {
         let block_size = block_size.get();
-        Self { device, flying: 0, now: Nanos::ZERO, block_size, ends: Vec::new() }
+        let (begins, ends) = (Vec::new(), Vec::new());
+        Self { device, flying: 0, now: Nanos::ZERO, block_size, begins, ends }
     }
 
     fn finish(mut self) -> Timing {
         self.wait(0);
-        Timing { total: self.now, busy: self.device.busy(), ends: self.ends }
+        let (begins, ends) = (self.begins, self.ends);
+        Timing { total: self.now, busy: self.device.busy(), begins, ends }
     }
 
     /// Waits until at most `left` requests are in flight.
@@ -131,6 +173,7 @@ impl<'a> Clock<'a> {
         let mut at = extent.start.get() * per_block;
         let mut left = extent.len * per_block;
         let tag = Tag(self.ends.len() as u64);
+        self.begins.push(self.now);
         self.ends.push(self.now);
         while left > 0 {
             self.wait(AHEAD - 1);
@@ -205,6 +248,25 @@ mod tests {
         assert_eq!(ms(run(&requests, &events, ThinkTime::Zero).total), 3);
         let timing = run(&requests, &events, ThinkTime::Trace);
         assert_eq!((ms(timing.total), ms(timing.busy)), (12, 3));
+    }
+
+    /// Each moment belongs to one event, which waits or does not.
+    #[test]
+    fn spans_follow_each_other() {
+        let event = |ms: u64| Event::new(Nanos::new(ms * 1_000_000), Op::Read, b"/a".to_vec());
+        let events = [event(100), event(110), event(110)];
+        let mut requests = vec![request(5, Purpose::Inode, 0), request(6, Purpose::Inode, 1)];
+        requests.extend([7, 8, 9].map(|at| request(at, Purpose::Data, 1)));
+        requests.push(request(4, Purpose::Inode, 2));
+        let timing = run(&requests, &events, ThinkTime::Trace);
+        let spans = timing.spans(&requests);
+        let found: Vec<_> = spans
+            .iter()
+            .map(|span| (span.event, ms(span.time.start), ms(span.time.end), span.waits))
+            .collect();
+        let waits = |event, from, to| (event, from, to, true);
+        assert_eq!(found, [waits(0, 0, 1), (1, 1, 10, false), waits(1, 10, 13), waits(2, 13, 14)]);
+        assert_eq!(spans.last().unwrap().time.end, timing.total);
     }
 
     #[test]

@@ -12,6 +12,7 @@
 //! - [`chunk_map`]: the chunks of an image, as an HTML page
 //! - [`terminal`]: the map as text
 //! - [`page`]: the map as one HTML page
+//! - [`bootchart`]: processes and the disk over time
 //! - [`bars`]: figures as dots, with marks for published ones
 //! - [`curves`]: figures as curves over a run
 //! - [`seekplot`]: locations and times of requests; [`axis`]: round numbers
@@ -19,6 +20,7 @@
 
 pub mod axis;
 pub mod bars;
+pub mod bootchart;
 pub mod chunk_map;
 pub mod curves;
 pub mod disk;

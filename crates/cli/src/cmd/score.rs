@@ -3,6 +3,7 @@
 use crate::args::{Global, OpenArgs, PlaceArgs};
 use crate::failure::Failure;
 use crate::say::say;
+use crate::scoring::boot_chart;
 use crate::scoring::{self, DeviceArgs, ModelArgs, Order, Scored, StoredBytes};
 use crate::verify::{self, VerifyArgs, Wanted};
 use clap::Args;
@@ -33,6 +34,7 @@ Examples:
   seekless score old.img new.img --trace boot.trace --chunk 512K --chunk 2M
   seekless score disk.img --trace boot.trace --explain
   seekless score old.img new.img --trace boot.trace --device gp3 --device hdd.toml
+  seekless score disk.img --trace boot.trace --device raptor-74 --think trace --boot-chart boot.svg
   seekless score disk.img --trace boot.trace --json | jq .seeks
   seekless score disk.img --trace boot.trace --io-log io.jsonl
   seekless score derived.img --trace boot.trace --cached base.img
@@ -60,6 +62,11 @@ pub(crate) struct ScoreArgs {
     /// Log every request to FILE, one JSON object per line
     #[arg(long, value_name = "FILE")]
     io_log: Option<PathBuf>,
+    /// Draw the replay on the first --device over time: processor, disk, and the process that
+    /// waits for it (SVG). --think trace has the pauses of the recording
+    #[arg(long, value_name = "FILE", requires = "device",
+          conflicts_with_all = ["other", "verify_kernel", "verify_program"])]
+    boot_chart: Option<PathBuf>,
     /// Image of which the chunks are cached: count the chunks that must still be fetched
     /// (repeatable)
     #[arg(long, value_name = "IMAGE", conflicts_with_all = ["verify_kernel", "verify_program"])]
@@ -127,6 +134,12 @@ pub(crate) fn run(args: &ScoreArgs, global: &Global) -> Result<ExitCode, Failure
     }
     if let Some(path) = &args.io_log {
         write_log(&scored, path)?;
+    }
+    if let (Some(path), [one, ..]) = (&args.boot_chart, scored.as_slice())
+        && let Some(timed) = one.times.first()
+    {
+        let svg = boot_chart::chart(one, timed, &events).svg();
+        write_file(path, svg.as_bytes())?;
     }
     if global.json {
         let values: Vec<Value> =
@@ -196,6 +209,12 @@ fn explain(scored: &Scored) {
     }
     say!("\n{}, files that cost the most seeks:", scored.name);
     say!("{}", table.text().trim_end());
+}
+
+fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    let output = Output::create(path, true)?;
+    output.file()?.write_all(bytes).map_err(|error| Failure::io(path.display(), &error))?;
+    Ok(output.finish()?)
 }
 
 fn write_log(scored: &[Scored], path: &Path) -> Result<(), Failure> {

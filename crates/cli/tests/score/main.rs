@@ -206,6 +206,11 @@ fn the_map_accounts_for_every_block() {
     let map = json(&[&["map", "--json"], &timed[..]].concat(), dir);
     assert_eq!(map["devices"], score["devices"]);
     let drawn = text(&[&["map"], &timed[..]].concat(), dir);
+    // The picture's sum is the time of the replay: nothing works when there is no think time.
+    text(&[&["score", "--boot-chart", "boot.svg"], &timed[..]].concat(), dir);
+    let chart = fs::read_to_string(dir.join("boot.svg")).unwrap();
+    let says = format!("disk, {:.2} s<", score["devices"][0]["seconds"].as_f64().unwrap());
+    assert!(chart.contains(&says) && chart.contains("processor, 0.00 s<"), "{says}: {chart}");
     let seconds = score["devices"][0]["seconds"].as_f64().unwrap();
     assert!(drawn.ends_with(&format!("\nold.img: {seconds:.2} s on sata-7200\n")), "{drawn}");
 }
