@@ -3,7 +3,7 @@
 import re
 
 from .page import Picture, Table, figure
-from .program import experiment, published, runs_of, seconds, seekless
+from .program import experiment, phases_of, published, runs_of, seconds, seekless
 
 
 @figure("maxcontigdirs", Picture("maxcontigdirs.svg"))
@@ -40,15 +40,15 @@ def reservation(report, copies, removed):
     if report.quick:
         one = ("in-turn", "large-memory", "journal=ordered", "ext2-orlov")
         time = runs_of("reservation", "/".join(one))[*one, "rm"]
-        report.row(removed, "`ext2-orlov`", [None, None, f"{time:.1f}"])
+        report.row(removed, "`ext2-orlov`", [None, None, None, f"{time:.1f}"])
         return
     found = runs_of("reservation", "hash-order/journal=writeback", "in-turn/journal=ordered")
-    systems = ["small-memory", "large-memory"]
+    systems = ["memory-48M", "small-memory", "large-memory"]
     theirs = published("reservation")
     modes = [f"journal={mode}" for mode in ["writeback", "ordered", "data"]]
 
     def times(phase):
-        """As published under each mode, and as measured with either memory."""
+        """As published under each mode, and as measured with each memory."""
         return [theirs["hash-order", systems[0], mode, phase]["new_s"] for mode in modes] + [
             found["hash-order", system, modes[0], "ext2-orlov", phase] for system in systems
         ]
@@ -75,3 +75,43 @@ def reservation(report, copies, removed):
             has_ratio = policy.startswith("ext2-orlov+")
             cells.append(f"{one:.1f} ({first / one:.2f})" if has_ratio else f"{one:.1f}")
         report.row(removed, row, [None, *cells])
+
+
+RESERVED = "ext2-orlov+dir-reserve"
+
+
+@figure(
+    "reservation-faults",
+    Table("experiments.md", "| reads; seconds | files"),
+    Table("experiments.md", "| rm -rf, reads; seconds", slow="a run takes a minute"),
+    Table("experiments.md", "| inodes reserved | files made", slow="a run takes a minute"),
+)
+def reservation_faults(report, large, areas, checked):
+    name, discipline = "reservation-faults", "journal=ordered"
+    only = ["one-large-500"] if report.quick else []
+    found = phases_of(name, *only)
+
+    def cell(workload, system, policy, phase):
+        phase = found[workload, system, discipline, policy, phase]
+        return f"{phase['counts']['reads']:,}; {seconds(phase['seconds'])}"
+
+    for row in large.rows:
+        files, order = row.split(" files, ")
+        workload = "one-large-" + files.replace(",", "")
+        if report.quick and workload not in only:
+            continue
+        policy = RESERVED + {"in order": "=16384", "by hash": "-hashed=16384"}[order]
+        report.row(large, row, [cell(workload, "ext3-48M", policy, phase) for phase in ["files", "read", "rm"]])
+    if report.quick:
+        return
+    for row in areas.rows:
+        policy = row.split("`")[1]
+        policy = policy if policy == "ext2-orlov" else f"ext2-orlov+{policy}"
+        cells = [cell(workload, "ext3-48M", policy, "rm") for workload in ["one-mount", "two-mounts"]]
+        is_linked = "hashed" in policy
+        cells.append(cell("two-mounts-linked", "ext3-48M", policy, "rm") if is_linked else "")
+        report.row(areas, row, cells)
+    for row in checked.rows:
+        policy = "ext2-orlov" if row == "0" else f"{RESERVED}={row}"
+        phases = ["files", "check", "rm"]
+        report.row(checked, row, [cell("checked", "ext4-48M", policy, phase) for phase in phases])

@@ -229,6 +229,7 @@ fn open_live(
     let mut options = LiveOptions {
         directories: "ext2-orlov".into(),
         inodes: None,
+        areas: mounting.areas.clone(),
         blocks: None,
         seed: mounting.seed,
         force: mounting.force,

@@ -8,6 +8,7 @@ use seekless_fs::corrections::Correction;
 use seekless_fs::operate::Operate;
 use seekless_fs::{FsError, Timestamp};
 use seekless_live::{ListingKey, Live, Named, Recovery, tuning};
+use seekless_placement::inode::LinkedAreas;
 use seekless_units::{ByteLen, Ino, Nanos};
 
 /// The time of day.
@@ -32,6 +33,10 @@ pub struct Mounting {
     /// Arguments for the parameters of the format; of several for one parameter, the last one
     /// counts.
     pub arguments: Vec<Argument>,
+    /// Second areas of directories, of ext with `inodes=dir-reserve-hashed`: mounts of one volume
+    /// with clones of these continue to use the areas of the mounts before. Forgotten with each
+    /// mount when `None`.
+    pub areas: Option<LinkedAreas>,
 }
 
 impl Mounting {
@@ -46,6 +51,7 @@ impl Mounting {
             discards: None,
             ignore_checksums: false,
             arguments: Vec::new(),
+            areas: None,
         }
     }
 

@@ -11,6 +11,7 @@ const EXPERIMENTS: &[(&str, &str)] = &[
     ("dirpref-claims", include_str!("../experiments/dirpref-claims.toml")),
     ("maxcontigdirs", include_str!("../experiments/maxcontigdirs.toml")),
     ("reservation", include_str!("../experiments/reservation.toml")),
+    ("reservation-faults", include_str!("../experiments/reservation-faults.toml")),
     ("scale", include_str!("../experiments/scale.toml")),
     ("snapshots", include_str!("../experiments/snapshots.toml")),
     ("softdep", include_str!("../experiments/softdep.toml")),

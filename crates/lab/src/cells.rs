@@ -49,7 +49,7 @@ pub fn cells(experiment: &Experiment, runs: &[Run]) -> Vec<Cell> {
     for workload in &experiment.workloads {
         for system in workload.systems_of(experiment) {
             for discipline in workload.disciplines_of(experiment) {
-                for phase in workload.kind.phases() {
+                for phase in workload.phases() {
                     let mut cell = Cell {
                         workload: workload.name.clone(),
                         system: system.name.clone(),

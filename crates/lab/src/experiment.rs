@@ -243,6 +243,17 @@ pub struct Workload {
     /// directory, then the second of each, and so on.
     #[serde(default)]
     pub in_turn: bool,
+    /// With `in_turn`: the volume is mounted anew once this many files of each directory are made.
+    #[serde(default)]
+    pub remount_after: Option<u32>,
+    /// On ext with `dir-reserve-hashed`: the second areas of directories are known after a
+    /// remount, as with a link in the format.
+    #[serde(default)]
+    pub linked_areas: bool,
+    /// Of [`WorkloadKind::TreeThenFiles`]: the volume is checked before it is read, in a phase
+    /// `check`.
+    #[serde(default)]
+    pub check: bool,
     /// Of [`WorkloadKind::CopyInOrder`]: reading a file changes its time of access, as
     /// it did by default before Linux 2.6.30.
     #[serde(default)]
@@ -307,7 +318,8 @@ pub enum WorkloadKind {
     /// `copied` copied and removed, half as often all names looked at. Phase `all`.
     Torture,
     /// Its directories are made, then its files, then the volume is remounted, and the tree read
-    /// and removed: phases `mkdir`, `files`, `read` and `rm`.
+    /// and removed: phases `mkdir`, `files`, `read` and `rm`, and `check` in front of `read` if the
+    /// workload has it.
     TreeThenFiles,
     /// On two volumes: its one directory is made on the first, copied to the second and
     /// back in the order in which it is listed, and that copy copied to the second
@@ -383,6 +395,15 @@ pub struct Published {
 }
 
 impl Workload {
+    /// The names of its phases, in order.
+    #[must_use]
+    pub fn phases(&self) -> &'static [&'static str] {
+        match self.kind {
+            WorkloadKind::TreeThenFiles if self.check => &["mkdir", "files", "check", "read", "rm"],
+            kind => kind.phases(),
+        }
+    }
+
     /// The systems of an experiment that it is run on.
     pub(crate) fn systems_of<'a>(
         &'a self,

@@ -2,7 +2,7 @@
 //!
 //! - `volume`: a file system on its disk; `make`: empty ones; `partition`: where they begin;
 //! - `files`: reading and writing; `clustered`: reading as FreeBSD does; `phase`: the counters of a
-//!   phase; `snapshots`: snapshots of a volume.
+//!   phase; `snapshots`: snapshots and checks of a volume.
 
 mod clustered;
 mod files;

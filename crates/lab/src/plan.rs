@@ -104,7 +104,7 @@ impl RunGroup<'_> {
     /// policy.
     fn answers(&self, policy: &str, only: &str) -> bool {
         let names = [&[&*self.workload.name][..], &[self.system], &[self.discipline], &[policy]];
-        let all: Vec<&[&str]> = names.into_iter().chain([self.workload.kind.phases()]).collect();
+        let all: Vec<&[&str]> = names.into_iter().chain([self.workload.phases()]).collect();
         fits(&only.split('/').collect::<Vec<_>>(), &all)
     }
 }

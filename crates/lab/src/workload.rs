@@ -69,10 +69,10 @@ impl Workload {
             WorkloadKind::TreeThenFiles => {
                 let order = match (self.shuffled, self.in_turn) {
                     (true, _) => CreationOrder::Chance(Random::new(seed)),
-                    (false, true) => CreationOrder::InTurn,
+                    (false, true) => CreationOrder::InTurn(self.remount_after),
                     (false, false) => CreationOrder::Tree,
                 };
-                tree_then_files(machine, tree, order)
+                tree_then_files(machine, tree, order, self)
             }
             WorkloadKind::CopyInOrder => copy::perform(machine, tree, self.atime),
             WorkloadKind::Archive => archive::perform(machine, self, seed),
@@ -90,8 +90,9 @@ enum CreationOrder {
     Tree,
     /// By chance.
     Chance(Random),
-    /// The first of each directory, then the second of each.
-    InTurn,
+    /// The first of each directory, then the second of each; after a number of these rounds the
+    /// volume is mounted anew.
+    InTurn(Option<u32>),
 }
 
 /// Makes directories first, then their files, then reads all of it from the disk, directory by
@@ -100,6 +101,7 @@ fn tree_then_files(
     machine: &mut Machine,
     tree: &[Entry],
     order: CreationOrder,
+    workload: &Workload,
 ) -> Result<Vec<Measured>, FsError> {
     let mut made = Vec::with_capacity(tree.len());
     let mkdir = phase(machine, "mkdir", |machine| {
@@ -117,10 +119,11 @@ fn tree_then_files(
         .zip(&made)
         .filter_map(|(entry, &dir)| Some((&*entry.name, dir, entry.len?)))
         .collect();
+    let mut first_mount = None;
     match order {
         CreationOrder::Tree => {}
         CreationOrder::Chance(mut chance) => chance.shuffle(&mut files),
-        CreationOrder::InTurn => {
+        CreationOrder::InTurn(remount_after) => {
             let mut made_in: HashMap<Ino, u32> = HashMap::new();
             let round = |(_, dir, _): &(&str, Ino, ByteLen)| {
                 let round = made_in.entry(*dir).or_default();
@@ -130,21 +133,30 @@ fn tree_then_files(
             let rounds: Vec<u32> = files.iter().map(round).collect();
             let mut in_turn: Vec<_> = rounds.into_iter().zip(files).collect();
             in_turn.sort_by_key(|(round, _)| *round);
+            first_mount =
+                remount_after.map(|rounds| in_turn.partition_point(|&(round, _)| round <= rounds));
             files = in_turn.into_iter().map(|(_, file)| file).collect();
         }
     }
     let files = phase(machine, "files", |machine| {
-        for (name, dir, len) in files {
+        for (count, (name, dir, len)) in files.into_iter().enumerate() {
+            if first_mount == Some(count) {
+                machine.remount()?;
+            }
             let ino = machine.make(dir, name, NewFile::Regular)?;
             machine.write(ino, len)?;
         }
         Ok(())
     })?;
     machine.remount()?;
+    let check = match workload.check {
+        true => Some(phase(machine, "check", Machine::check)?),
+        false => None,
+    };
     let read = phase(machine, "read", |machine| read_below(machine, machine.root()))?;
     machine.remount()?;
     let rm = phase(machine, "rm", |machine| remove_all(machine, tree))?;
-    Ok(vec![mkdir, files, read, rm])
+    Ok([Some(mkdir), Some(files), check, Some(read), Some(rm)].into_iter().flatten().collect())
 }
 
 /// Reads every file below a directory. Trees here are a few directories deep.

@@ -275,6 +275,11 @@ fn volumes_policies_and_systems_go_together() {
     assert!(fails("journal = \"128M\"", "fragment = \"1K\"").contains("fragment"));
     assert!(fails("atime = true", "in_turn = true").contains("tree-then-files"));
     assert!(fails(in_turn, "in_turn = true\nshuffled = true").contains("shuffled"));
+    for key in ["linked_areas", "check"] {
+        assert!(fails("atime = true", &format!("{key} = true")).contains("tree-then-files"));
+    }
+    assert!(fails(in_turn, "remount_after = 3").contains("only with 'in_turn'"));
+    assert!(fails(in_turn, "in_turn = true\nremount_after = 0").contains("range 1 to"));
 }
 
 /// A volume of FAT and one of UFS.

@@ -458,3 +458,37 @@ fn a_volume_that_had_snapshots_is_sound() {
         assert!(seekless_ffs::snapshots(disk, OpenOptions::default()).unwrap().is_empty());
     }
 }
+
+/// What areas by hash and reserved inodes cost, on a twenty-fifth of the experiment: a large area
+/// has its files in many blocks, a directory's inodes lie in as many places as it has areas, and a
+/// check reads the tables up to the last window.
+#[test]
+fn reserved_inodes_cost_what_they_are_known_for() {
+    let text = builtin::text("reservation-faults")
+        .unwrap()
+        .replace("directories = 9891, files = 138460", "directories = 397, files = 5544")
+        .replace("=16384", "=4096")
+        .replace("size = \"48M\"", "size = \"640K\"")
+        .replace("size = \"40G\"", "size = \"2G\"")
+        .replace("journal = \"128M\"", "journal = \"16M\"");
+    let (experiment, found) =
+        all_of(&text, &["one-large-500", "two-mounts", "two-mounts-linked", "checked"]);
+    let cells = cells(&experiment, &found);
+    let reads = |workload: &str, phase: &str, policy: &str| {
+        let mut cells = cells.iter();
+        let cell = cells.find(|cell| (&*cell.workload, &*cell.phase) == (workload, phase)).unwrap();
+        let policy = format!("ext2-orlov{policy}");
+        cell.sides.iter().find(|side| side.policy == policy).unwrap().counts.disk.reads
+    };
+    let [linear, hashed] = ["+dir-reserve=4096", "+dir-reserve-hashed=4096"]
+        .map(|policy| reads("one-large-500", "read", policy));
+    assert!(linear * 3 < hashed, "{linear} {hashed}");
+    let one = reads("two-mounts", "rm", "+dir-reserve-hashed=16");
+    let two = reads("two-mounts-linked", "rm", "+dir-reserve-hashed=8");
+    let three = reads("two-mounts", "rm", "+dir-reserve-hashed=8");
+    assert!(one < two && two < three, "{one} {two} {three}");
+    assert_eq!(one, reads("two-mounts", "rm", "+dir-reserve=16"), "a window is a block");
+    let [none, small, large] =
+        ["", "+dir-reserve=16", "+dir-reserve=64"].map(|policy| reads("checked", "check", policy));
+    assert!(none < small && small < large, "{none} {small} {large}");
+}

@@ -4,7 +4,7 @@
 #![allow(clippy::panic)]
 
 use seekless_placement::inode::{
-    ExtVolume, InodePlace, InodePlacement, NewInode, Parent, Slots, ext_by_name,
+    ExtVolume, InodePlace, InodePlacement, LinkedAreas, NewInode, Parent, Slots, ext_by_name,
 };
 use seekless_placement::{GroupSummary, Groups, Shape};
 use seekless_units::GroupNo;
@@ -42,6 +42,14 @@ impl Volume {
         let mut used = [false; SLOTS as usize];
         used[..2].fill(true);
         Self { groups, used: Used(used), policy }
+    }
+
+    /// The same inodes under a new policy, which finds the directories and gets second areas.
+    fn mount_again(&mut self, directories: &[u32], areas: &LinkedAreas) {
+        self.policy = Self::new("dir-reserve-hashed=8").policy;
+        let windows = self.policy.windows().unwrap();
+        windows.link(areas.clone());
+        windows.learn(GroupNo::ZERO, directories.iter().copied());
     }
 
     fn make(&mut self, parent: u32, is_directory: bool, hash: u32) -> u32 {
@@ -122,4 +130,33 @@ fn hashes_say_where_and_second_areas_go_with_their_directory() {
     assert_eq!(volume.make(1, true, 0), 8);
     assert_eq!(volume.make(1, true, 0), 16, "nothing is kept here any more");
     assert_eq!(volume.make(16, false, 0), 17);
+}
+
+/// A mount that has the second areas of the one before continues to use them; one that has not
+/// takes others for them, even for directories.
+#[test]
+fn second_areas_survive_a_mount_that_gets_them() {
+    let filled = |areas: &LinkedAreas| {
+        let mut volume = Volume::new("dir-reserve-hashed=8");
+        volume.policy.windows().unwrap().link(areas.clone());
+        assert_eq!(volume.make(1, true, 0), 8);
+        let children: Vec<u32> = (0..8).map(|_| volume.make(8, false, 0)).collect();
+        assert_eq!(children, [9, 10, 11, 12, 13, 14, 15, 16], "the last in a second area");
+        volume
+    };
+    let areas = LinkedAreas::default();
+    let mut volume = filled(&areas);
+    assert_eq!(areas.count(), 1);
+    volume.mount_again(&[8], &areas);
+    assert_eq!(volume.make(8, false, u32::MAX), 31, "in the area that it had");
+    assert_eq!(volume.make(1, true, 0), 32, "and nobody else takes it");
+    for slot in (8..17).chain([31]) {
+        volume.remove(slot, slot == 8);
+    }
+    assert_eq!(areas.count(), 0);
+
+    let mut volume = filled(&LinkedAreas::default());
+    volume.mount_again(&[8], &LinkedAreas::default());
+    assert_eq!(volume.make(8, false, u32::MAX), 39, "a third area");
+    assert_eq!(volume.make(1, false, 0), 2);
 }

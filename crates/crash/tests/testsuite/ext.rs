@@ -71,6 +71,7 @@ impl Ext2 {
         let options = LiveOptions {
             directories: "ext2-orlov".into(),
             inodes: None,
+            areas: None,
             blocks: None,
             seed: 1,
             force: false,

@@ -57,6 +57,7 @@ pub use ext::Ext;
 pub use hashed::ListingOrder;
 
 use seekless_live::{Live, Wall};
+use seekless_placement::inode::LinkedAreas;
 
 /// An ext2 or ext4 image in use.
 pub type ExtLive = Live<Ext>;
@@ -68,6 +69,9 @@ pub struct LiveOptions {
     /// The policy for all other inodes; `None` for the default of the directories'
     /// (`find-group-other`; `parent` with `linux-orlov`).
     pub inodes: Option<String>,
+    /// Second areas of directories that earlier mounts of the volume used, with a policy that has
+    /// windows; `None` to forget them.
+    pub areas: Option<LinkedAreas>,
     /// The policy for blocks; `None` for `ext2-next`.
     pub blocks: Option<String>,
     /// The seed of the policies' random numbers.

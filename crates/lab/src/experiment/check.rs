@@ -268,7 +268,7 @@ impl Experiment {
             return Some(Fault::of("workload", format!("unknown workload '{name}'")));
         };
         let of = workload.disciplines_of(self);
-        let phases = workload.kind.phases();
+        let phases = workload.phases();
         if !of.contains(discipline) {
             let name = discipline.0.name();
             return Some(Fault::of(
@@ -298,6 +298,19 @@ impl Workload {
         for (key, given) in [("shuffled", self.shuffled), ("in_turn", self.in_turn)] {
             if given && !of_files {
                 return Some(Fault::of(key, "is allowed only for 'tree-then-files'"));
+            }
+        }
+        for (key, given) in [("linked_areas", self.linked_areas), ("check", self.check)] {
+            if given && !of_files {
+                return Some(Fault::of(key, "is allowed only for 'tree-then-files'"));
+            }
+        }
+        if let Some(rounds) = self.remount_after {
+            if !self.in_turn {
+                return Some(Fault::of("remount_after", "is allowed only with 'in_turn'"));
+            }
+            if let Some(fault) = counted("remount_after", rounds.into(), MOST_POOL) {
+                return Some(fault);
             }
         }
         if self.shuffled && self.in_turn {

@@ -1,4 +1,5 @@
-//! Snapshots of the selected volume.
+//! The selected volume while it is not mounted: its snapshots removed, its contents checked; and
+//! snapshots taken.
 
 use super::Machine;
 use seekless_fs::FsError;
@@ -24,6 +25,19 @@ impl Machine {
         let volume = self.volume();
         volume.close()?;
         volume.remove_snapshots()?;
+        volume.reopen(&clock)
+    }
+
+    /// Unmounts the volume, checks it (`fsck -fn`) and mounts it again. Only the requests of the
+    /// check take time.
+    ///
+    /// # Errors
+    /// As [`Machine::remount`]; [`FsError::Invalid`] if the check finds something.
+    pub(crate) fn check(&mut self) -> Result<(), FsError> {
+        let clock = self.clock.clone();
+        let volume = self.volume();
+        volume.close()?;
+        volume.check()?;
         volume.reopen(&clock)
     }
 }

@@ -10,6 +10,7 @@ use seekless_formats::{Argument, InUse, KnownFormat, Mounting, Planner};
 use seekless_fs::FsError;
 use seekless_fs::operate::Operate;
 use seekless_layout::planner;
+use seekless_placement::inode::LinkedAreas;
 use seekless_units::{Ino, Nanos};
 use std::sync::Arc;
 
@@ -77,7 +78,9 @@ fn mounting(system: &System, setup: &Setup<'_>) -> Mounting {
             add("noreallocblks", None);
         }
     }
-    Mounting { discipline: Some(setup.discipline), seed: setup.chance.seed, arguments, ..fresh }
+    let areas = setup.workload.linked_areas.then(LinkedAreas::default);
+    let (discipline, seed) = (Some(setup.discipline), setup.chance.seed);
+    Mounting { discipline, seed, arguments, areas, ..fresh }
 }
 
 /// A mounted volume, and its drive.
@@ -149,6 +152,15 @@ impl Volume {
         let snapshots = self.known.snapshots.ok_or_else(lacks)?;
         (snapshots.remove)(self.disk.clone(), None, TODAY)?;
         Ok(self.disk.drain()?)
+    }
+
+    /// Checks it, once it is closed. The processor's work on that takes no time.
+    pub(super) fn check(&self) -> Result<(), FsError> {
+        let found = (self.known.check)(self.disk.clone())?;
+        match found.findings.first() {
+            Some(finding) => Err(FsError::Invalid(format!("the check found: {}", finding.what))),
+            None => Ok(()),
+        }
     }
 
     /// Mounts it again, once it is closed, with an empty cache.

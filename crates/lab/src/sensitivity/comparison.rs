@@ -28,7 +28,7 @@ impl ComparedPhase {
         let systems = of.systems_of(experiment).any(|one| one.name == system);
         let mut disciplines = of.disciplines_of(experiment).iter().map(|one| one.0.name());
         let discipline = disciplines.find(|one| *one == discipline);
-        let phases = of.kind.phases().contains(&phase);
+        let phases = of.phases().contains(&phase);
         let policies = of.policies_of(experiment);
         let policy = match parts.next() {
             Some(policy) => policies.iter().find(|one| one.0 == policy),

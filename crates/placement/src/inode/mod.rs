@@ -10,7 +10,7 @@ mod windows;
 
 pub use crate::policy::{InodePlace, InodePlacement, NewInode, Parent};
 pub use beside_parent::BesideParent;
-pub use windows::{Slots, Windows};
+pub use windows::{LinkedAreas, Slots, Windows};
 
 use crate::PolicyError;
 use crate::directory::{self, LinuxOrlov};

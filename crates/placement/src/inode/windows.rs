@@ -4,6 +4,7 @@ use super::{InodePlace, NewInode};
 use seekless_units::GroupNo;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The slots of a group, for queries of a policy.
 pub trait Slots {
@@ -12,6 +13,24 @@ pub trait Slots {
 
     /// The first slot of a range that is in use.
     fn next_used(&self, range: Range<u32>) -> Option<u32>;
+}
+
+/// The second areas of directories, in memory. Clones share them: a mount that gets those of an
+/// earlier mount of the same volume continues to use its areas, as if the format had a link to the
+/// second area of each directory. Nothing is written to the disk.
+#[derive(Clone, Debug, Default)]
+pub struct LinkedAreas(Arc<Mutex<BTreeMap<InodePlace, u32>>>);
+
+impl LinkedAreas {
+    fn all(&self) -> MutexGuard<'_, BTreeMap<InodePlace, u32>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The number of directories with a second area.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.all().len()
+    }
 }
 
 /// Inodes reserved for the children of directories (C. Li, *ext4 directory inode reservation*,
@@ -28,7 +47,8 @@ pub trait Slots {
 ///
 /// With hashes, the hash of a child's name determines the start of the search in its window; and a
 /// directory whose window is full gets an area of two windows in its group, if two consecutive ones
-/// are wholly free. These second areas are forgotten at the next mount.
+/// are wholly free. These second areas are forgotten at the next mount, unless it gets them
+/// ([`Windows::link`]).
 #[derive(Clone, Debug)]
 pub struct Windows {
     /// Slots in a window.
@@ -39,7 +59,7 @@ pub struct Windows {
     /// The reserved areas of groups that have been seen: first slot and number of slots.
     held: BTreeMap<GroupNo, BTreeSet<(u32, u32)>>,
     /// First slots of the second areas of directories.
-    seconds: BTreeMap<InodePlace, u32>,
+    seconds: LinkedAreas,
 }
 
 impl Windows {
@@ -53,9 +73,16 @@ impl Windows {
 
     /// Creates windows of `size` slots, from 2 to the slots of a group.
     pub(super) fn new(size: u32, per_group: u32, by_hash: bool) -> Option<Self> {
-        let (held, seconds) = (BTreeMap::new(), BTreeMap::new());
+        let (held, seconds) = (BTreeMap::new(), LinkedAreas::default());
         let windows = Self { size, per_group, by_hash, held, seconds };
         (2..=per_group).contains(&size).then_some(windows)
+    }
+
+    /// Uses and updates the second areas of earlier mounts of the same volume with windows of the
+    /// same size. No inode may have been placed yet.
+    pub fn link(&mut self, areas: LinkedAreas) {
+        debug_assert!(self.held.is_empty(), "no group has been seen");
+        self.seconds = areas;
     }
 
     pub(super) fn is_hashed(&self) -> bool {
@@ -72,7 +99,10 @@ impl Windows {
     /// Records which of those slots contain directories.
     pub fn learn(&mut self, group: GroupNo, directories: impl IntoIterator<Item = u32>) {
         let windows = directories.into_iter().filter(|&slot| self.begins(slot));
-        let windows = windows.map(|slot| (slot, self.size)).collect();
+        let seconds = self.seconds.all();
+        let seconds = seconds.iter().filter(|(at, _)| at.group == group);
+        let seconds = seconds.map(|(_, &start)| (start, self.size * 2));
+        let windows = windows.map(|slot| (slot, self.size)).chain(seconds).collect();
         let known = self.held.insert(group, windows);
         debug_assert!(known.is_none(), "group {group} was known");
     }
@@ -114,7 +144,7 @@ impl Windows {
 
     /// Removes a directory and its reservations.
     pub(super) fn gone(&mut self, at: InodePlace) {
-        let second = self.seconds.remove(&at);
+        let second = self.seconds.all().remove(&at);
         if let Some(held) = self.held.get_mut(&at.group) {
             held.remove(&(at.slot, self.size));
             if let Some(start) = second {
@@ -160,11 +190,12 @@ impl Windows {
             return Some(slot);
         }
         let len = self.size * 2;
-        let start = match self.seconds.get(&at) {
-            Some(&start) => start,
+        let known = self.seconds.all().get(&at).copied();
+        let start = match known {
+            Some(start) => start,
             None => {
                 let start = self.fresh(at.group, len, slots)?;
-                self.seconds.insert(at, start);
+                self.seconds.all().insert(at, start);
                 self.held.entry(at.group).or_default().insert((start, len));
                 start
             }

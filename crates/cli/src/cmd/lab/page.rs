@@ -28,7 +28,7 @@ pub(super) fn page(experiment: &Experiment, runs: &[Run]) -> String {
     let cells = cells::cells(experiment, runs);
     let section = |title: &str, note: String, body| Section { title: title.into(), note, body };
     let maps = heat_maps(experiment, &cells);
-    let across = experiment.workloads.first().map_or(1, |workload| workload.kind.phases().len());
+    let across = experiment.workloads.first().map_or(1, |workload| workload.phases().len());
     let map = if maps.is_empty() { String::new() } else { wide(&heat::svg(&maps, across)) };
     let found =
         agreement(&cells).map(|found| format!(": {}", in_words(&found))).unwrap_or_default();

@@ -190,6 +190,6 @@ pub(super) fn heat_maps(experiment: &Experiment, cells: &[Cell]) -> Vec<Heat> {
 pub(super) fn drawing(experiment: &Experiment, runs: &[Run]) -> Option<String> {
     let cells = cells::cells(experiment, runs);
     let maps = heat_maps(experiment, &cells);
-    let across = experiment.workloads.first().map_or(1, |workload| workload.kind.phases().len());
+    let across = experiment.workloads.first().map_or(1, |workload| workload.phases().len());
     (!maps.is_empty()).then(|| heat::svg(&maps, across))
 }

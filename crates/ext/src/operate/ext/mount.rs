@@ -132,7 +132,11 @@ fn policies(sb: &Super, options: &LiveOptions) -> Result<Policies, FsError> {
         inodes_per_group: sb.inodes_per_group,
     };
     let (directories, others) = (&options.directories, options.inodes.as_deref());
-    let inodes = ext_by_name(directories, others, &volume, options.seed);
+    let mut inodes = ext_by_name(directories, others, &volume, options.seed);
+    let windows = inodes.as_mut().ok().and_then(|inodes| inodes.windows());
+    if let (Some(windows), Some(areas)) = (windows, &options.areas) {
+        windows.link(areas.clone());
+    }
     let blocks = options.blocks.as_deref().unwrap_or(Ext2Next::NAME);
     let volume = ExtBlocks {
         groups: sb.groups,

@@ -172,6 +172,7 @@ fn options() -> LiveOptions {
     LiveOptions {
         directories: "ext2-orlov".into(),
         inodes: None,
+        areas: None,
         blocks: None,
         seed: 1,
         force: false,

@@ -74,6 +74,7 @@ pub(crate) fn run_on(
     let how = LiveOptions {
         directories: "ext2-orlov".into(),
         inodes: None,
+        areas: None,
         blocks: delays.then(|| "ext4-goal".into()),
         seed: 1,
         force: true,

@@ -280,6 +280,7 @@ pub(crate) fn options() -> LiveOptions {
     LiveOptions {
         directories: "ext2-orlov".into(),
         inodes: None,
+        areas: None,
         blocks: None,
         seed: 1,
         force: false,
