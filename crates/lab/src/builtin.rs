@@ -16,6 +16,7 @@ const EXPERIMENTS: &[(&str, &str)] = &[
     ("snapshots", include_str!("../experiments/snapshots.toml")),
     ("softdep", include_str!("../experiments/softdep.toml")),
     ("tarcp", include_str!("../experiments/tarcp.toml")),
+    ("web-cache", include_str!("../experiments/web-cache.toml")),
 ];
 
 /// Inputs of experiments with boots: the name, the packages of the system, and the reads of its

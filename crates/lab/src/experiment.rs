@@ -272,6 +272,21 @@ pub struct Workload {
     /// Of [`WorkloadKind::Postmark`]: the work of each writer.
     #[serde(default)]
     pub pool: Option<Postmark>,
+    /// Of [`WorkloadKind::Postmark`]: the files are made, the transactions done and the remaining
+    /// files removed in a phase each, between which dirty data is written in no phase's time.
+    #[serde(default)]
+    pub by_phase: bool,
+    /// Of [`WorkloadKind::Walk`]: one of so many files is read in its phase `part`.
+    #[serde(default)]
+    pub part: Option<u32>,
+    /// Each phase ends with `sync`, in its time. Of all kinds but [`WorkloadKind::Andrew`],
+    /// [`WorkloadKind::Torture`] and [`WorkloadKind::Snapshots`].
+    #[serde(default)]
+    pub sync: bool,
+    /// The volume is mounted anew in front of each phase, so that its caches are cold. Of the same
+    /// kinds.
+    #[serde(default)]
+    pub cold: bool,
     /// Of [`WorkloadKind::Snapshots`]: snapshots of the volume that are there already.
     #[serde(default)]
     pub snapshots: Option<u32>,
@@ -331,8 +346,13 @@ pub enum WorkloadKind {
     /// then remounted and read in the order in which it is listed: phases `tarcp` and `tar`.
     Archive,
     /// Postmark, by one process or several at once, each in a pool of its own: phase
-    /// `postmark`, without the making of the directories.
+    /// `postmark`, or with `by_phase` the phases `create`, `transactions` and `delete`, without the
+    /// making of the directories.
     Postmark,
+    /// A tree that is there already is walked, each time with cold caches: its names (`find`), the
+    /// inodes of all files too (`find -size`), one file of several is read (`tar` of a list), and all
+    /// files are: phases `find`, `stat`, `part` and `read`.
+    Walk,
     /// A volume with snapshots that keep a tree: another tree is unpacked, that one is removed, one
     /// more snapshot is taken behind a backlog of changes, and all snapshots are removed: phases
     /// `untar`, `rm`, `sync`, `take` and `remove`.
@@ -400,6 +420,7 @@ impl Workload {
     pub fn phases(&self) -> &'static [&'static str] {
         match self.kind {
             WorkloadKind::TreeThenFiles if self.check => &["mkdir", "files", "check", "read", "rm"],
+            WorkloadKind::Postmark if self.by_phase => &["create", "transactions", "delete"],
             kind => kind.phases(),
         }
     }

@@ -13,6 +13,7 @@ mod snapshots;
 mod volume;
 
 pub(crate) use make::{drive, maker};
+pub(crate) use phase::PhaseEnds;
 pub use phase::{Begun, Reading};
 
 use crate::disk::{self, Disk, Log, ProcessStep};
@@ -94,6 +95,8 @@ pub struct Machine {
     most_read: u64,
     /// Files are read as FreeBSD's kernels do.
     cluster_read: bool,
+    /// See [`Workload::sync`] and [`Workload::cold`].
+    pub(crate) phases: PhaseEnds,
 }
 
 const SECOND: u64 = 1_000_000_000;
@@ -124,6 +127,7 @@ impl Machine {
             block: files::block(&system.format),
             most_read: system.cache.cluster.0.get(),
             cluster_read: system.cache.cluster_read,
+            phases: PhaseEnds { sync: setup.workload.sync, cold: setup.workload.cold },
         })
     }
 
@@ -364,6 +368,15 @@ impl Machine {
         self.pause_until(self.now() + self.linger.get())?;
         self.volumes.iter_mut().try_for_each(|volume| volume.live().sync())?;
         self.volumes.iter().try_for_each(|volume| Ok(volume.disk.drain()?))
+    }
+
+    /// `sync`: writes all changes and waits until the drives have completed the writes, those that
+    /// they only accepted left out.
+    ///
+    /// # Errors
+    /// As [`Operate::sync`].
+    pub(crate) fn sync(&mut self) -> Result<(), FsError> {
+        self.volumes.iter_mut().try_for_each(|volume| volume.live().sync())
     }
 
     /// Writes everything and closes the file systems; returns their disks, to inspect the images.

@@ -8,6 +8,7 @@ mod process;
 mod snapshots;
 mod steps;
 mod torture;
+mod walk;
 
 pub use steps::Measured;
 
@@ -35,6 +36,7 @@ impl WorkloadKind {
             Self::CopyInOrder => &copy::PHASES,
             Self::Archive => &archive::PHASES,
             Self::Postmark => &postmark::PHASES,
+            Self::Walk => &walk::PHASES,
             Self::Snapshots => &snapshots::PHASES,
         }
     }
@@ -77,6 +79,7 @@ impl Workload {
             WorkloadKind::CopyInOrder => copy::perform(machine, tree, self.atime),
             WorkloadKind::Archive => archive::perform(machine, self, seed),
             WorkloadKind::Postmark => postmark::perform(machine, self, seed),
+            WorkloadKind::Walk => walk::perform(machine, tree, self.part.unwrap_or(1), seed),
             WorkloadKind::Snapshots => {
                 snapshots::perform(machine, tree, self.snapshots.unwrap_or(0))
             }

@@ -278,6 +278,8 @@ fn volumes_policies_and_systems_go_together() {
     for key in ["linked_areas", "check"] {
         assert!(fails("atime = true", &format!("{key} = true")).contains("tree-then-files"));
     }
+    assert!(fails(in_turn, "in_turn = true\npart = 4").contains("only for 'walk'"));
+    assert!(fails(in_turn, "in_turn = true\nby_phase = true").contains("only for 'postmark'"));
     assert!(fails(in_turn, "remount_after = 3").contains("only with 'in_turn'"));
     assert!(fails(in_turn, "in_turn = true\nremount_after = 0").contains("range 1 to"));
 }

@@ -459,16 +459,16 @@ fn a_volume_that_had_snapshots_is_sound() {
     }
 }
 
-/// What areas by hash and reserved inodes cost, on a twenty-fifth of the experiment: a large area
+/// What areas by hash and reserved inodes cost, on a hundredth of the experiment: a large area
 /// has its files in many blocks, a directory's inodes lie in as many places as it has areas, and a
 /// check reads the tables up to the last window.
 #[test]
 fn reserved_inodes_cost_what_they_are_known_for() {
     let text = builtin::text("reservation-faults")
         .unwrap()
-        .replace("directories = 9891, files = 138460", "directories = 397, files = 5544")
+        .replace("directories = 9891, files = 138460", "directories = 101, files = 1400")
         .replace("=16384", "=4096")
-        .replace("size = \"48M\"", "size = \"640K\"")
+        .replace("size = \"48M\"", "size = \"512K\"")
         .replace("size = \"40G\"", "size = \"2G\"")
         .replace("journal = \"128M\"", "journal = \"16M\"");
     let (experiment, found) =
@@ -491,4 +491,91 @@ fn reserved_inodes_cost_what_they_are_known_for() {
     let [none, small, large] =
         ["", "+dir-reserve=16", "+dir-reserve=64"].map(|policy| reads("checked", "check", policy));
     assert!(none < small && small < large, "{none} {small} {large}");
+}
+
+/// Small files on ext2, in ways that papers have timed.
+const TIMED: &str = "\
+name = \"timed\"
+summary = \"ends of phases\"
+policies = [\"ext2-orlov\"]
+disciplines = [\"async\"]
+seeds = [1]
+
+[[workload]]
+name = \"plain\"
+kind = \"untar-rm\"
+tree = { kind = \"source\", directories = 40, files = 600, bytes = 3000000 }
+
+[[workload]]
+name = \"synced\"
+kind = \"untar-rm\"
+tree = { kind = \"source\", directories = 40, files = 600, bytes = 3000000 }
+sync = true
+
+[[workload]]
+name = \"cold\"
+kind = \"untar-rm\"
+tree = { kind = \"source\", directories = 40, files = 600, bytes = 3000000 }
+cold = true
+
+[[workload]]
+name = \"walk\"
+kind = \"walk\"
+tree = { kind = \"source\", directories = 40, files = 600, bytes = 3000000 }
+part = 4
+
+[[workload]]
+name = \"postmark\"
+kind = \"postmark\"
+pool = { files = 200, directories = 4, transactions = 300 }
+writers = 2
+
+[[workload]]
+name = \"postmark-phases\"
+kind = \"postmark\"
+pool = { files = 200, directories = 4, transactions = 300 }
+writers = 2
+by_phase = true
+
+[[system]]
+name = \"drive\"
+drive = \"sata-7200\"
+queue = 128
+format = { kind = \"ext2\", size = \"400M\", block = \"4K\", inode_size = \"128\", blocks = \"ext2-next\" }
+cache = { size = \"16M\", cluster = \"64K\", ages = [10, 15, 30] }
+cpu = { change = \"50us\", look = \"10us\", copy = \"500M\", unpack = \"100M\" }
+";
+
+#[test]
+fn phases_end_with_sync_begin_cold_and_are_parts_of_postmark() {
+    let (_, found) = all_of(TIMED, &[]);
+    let of = |workload: &str| {
+        let run = found.iter().find(|run| run.id.workload == workload).unwrap();
+        let names: Vec<&str> = run.phases.iter().map(|phase| &*phase.phase).collect();
+        (names, run.phases.clone())
+    };
+    let [(_, plain), (_, synced), (_, cold)] = ["plain", "synced", "cold"].map(of);
+    for at in 0..2 {
+        let disk = synced[at].counts.disk;
+        assert!(synced[at].seconds > plain[at].seconds, "phase {at}");
+        assert!(synced[at].seconds * 1e9 >= disk.busy_ns as f64, "phase {at}: {disk:?}");
+        assert!((plain[at].seconds * 1e9) < plain[at].counts.disk.busy_ns as f64, "phase {at}");
+        assert_eq!(synced[at].counts.cpu_ns, plain[at].counts.cpu_ns, "the same work");
+    }
+    assert!(plain[1].counts.disk.reads == 0 && cold[1].counts.disk.reads > 40);
+
+    let (names, walk) = of("walk");
+    assert_eq!(names, ["find", "stat", "part", "read"]);
+    let bytes: Vec<u64> = walk.iter().map(|phase| phase.counts.disk.read_bytes).collect();
+    assert!(bytes.is_sorted() && bytes[0] < bytes[1], "{bytes:?}");
+    let contents = [2, 3].map(|at: usize| bytes[at] - bytes[1]);
+    assert!((3..6).contains(&(contents[1] / contents[0])), "one of four: {contents:?}");
+
+    let ((_, whole), (names, parts)) = (of("postmark"), of("postmark-phases"));
+    assert_eq!(names, ["create", "transactions", "delete"]);
+    let cpu = |phases: &[seekless_lab::run::Phase]| -> u64 {
+        phases.iter().map(|phase| phase.counts.cpu_ns).sum()
+    };
+    assert_eq!(cpu(&parts), cpu(&whole), "nothing is done twice or left out");
+    assert!(parts.iter().all(|phase| phase.counts.cpu_ns > 0));
 }

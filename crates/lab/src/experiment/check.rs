@@ -305,6 +305,23 @@ impl Workload {
                 return Some(Fault::of(key, "is allowed only for 'tree-then-files'"));
             }
         }
+        if self.by_phase && self.kind != WorkloadKind::Postmark {
+            return Some(Fault::of("by_phase", "is allowed only for 'postmark'"));
+        }
+        let walk = self.kind == WorkloadKind::Walk;
+        if self.part.is_some() != walk {
+            return Some(Fault::of("part", "is allowed only for 'walk', which requires it"));
+        }
+        if let Some(fault) = self.part.and_then(|part| counted("part", part.into(), MOST_POOL)) {
+            return Some(fault);
+        }
+        let whole = [WorkloadKind::Andrew, WorkloadKind::Torture, WorkloadKind::Snapshots];
+        for (key, given) in [("sync", self.sync), ("cold", self.cold)] {
+            if given && whole.contains(&self.kind) {
+                let message = "is not allowed for 'andrew', 'torture' and 'snapshots'";
+                return Some(Fault::of(key, message));
+            }
+        }
         if let Some(rounds) = self.remount_after {
             if !self.in_turn {
                 return Some(Fault::of("remount_after", "is allowed only with 'in_turn'"));

@@ -20,6 +20,15 @@ pub struct Reading {
     pub cache: CacheTally,
 }
 
+/// What is done at the ends of each phase.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PhaseEnds {
+    /// `sync` ends it.
+    pub(crate) sync: bool,
+    /// The volumes are mounted anew before it begins.
+    pub(crate) cold: bool,
+}
+
 /// A phase that has begun.
 #[derive(Clone, Copy, Debug)]
 pub struct Begun {

@@ -122,6 +122,32 @@ impl Process for Pool {
     }
 }
 
+/// A part of Postmark.
+#[derive(Clone, Copy)]
+enum PostmarkPhase {
+    Create,
+    Transactions,
+    Delete,
+}
+
+/// A pool whose process ends with a stage.
+struct Staged<'a> {
+    pool: &'a mut Pool,
+    stage: PostmarkPhase,
+}
+
+impl Process for Staged<'_> {
+    fn step(&mut self, machine: &mut Machine) -> Result<Turn, FsError> {
+        let Self { pool, stage } = self;
+        let goes_on = match stage {
+            PostmarkPhase::Create => pool.made < pool.spec.files,
+            PostmarkPhase::Transactions => pool.done < pool.spec.transactions,
+            PostmarkPhase::Delete => !pool.files.is_empty(),
+        };
+        if goes_on { pool.step(machine) } else { Ok(Turn::Over) }
+    }
+}
+
 /// As many processes as are asked for, each with its own pool.
 pub(super) fn perform(
     machine: &mut Machine,
@@ -137,6 +163,23 @@ pub(super) fn perform(
         })
         .collect::<Result<Vec<_>, _>>()?;
     machine.settle()?;
+    if workload.by_phase {
+        let stages = [
+            ("create", PostmarkPhase::Create),
+            ("transactions", PostmarkPhase::Transactions),
+            ("delete", PostmarkPhase::Delete),
+        ];
+        let staged = stages.into_iter().map(|(name, stage)| {
+            phase(machine, name, |machine| {
+                let mut all: Vec<Staged<'_>> =
+                    pools.iter_mut().map(|pool| Staged { pool, stage }).collect();
+                let mut all: Vec<&mut dyn Process> =
+                    all.iter_mut().map(|one| one as &mut dyn Process).collect();
+                run_all(machine, &mut all)
+            })
+        });
+        return staged.collect();
+    }
     let all = phase(machine, "postmark", |machine| {
         let mut all: Vec<&mut dyn Process> =
             pools.iter_mut().map(|pool| pool as &mut dyn Process).collect();

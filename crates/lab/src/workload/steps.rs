@@ -16,9 +16,16 @@ pub(super) fn phase<T>(
     name: &'static str,
     work: impl FnOnce(&mut Machine) -> Result<T, FsError>,
 ) -> Result<Measured, FsError> {
+    let ends = machine.phases;
+    if ends.cold {
+        machine.remount()?;
+    }
     machine.wait_a_moment();
     let begun = machine.begin_phase(name);
     work(machine)?;
+    if ends.sync {
+        machine.sync()?;
+    }
     let after = settled(machine)?;
     Ok((name, begun.before, after, machine.picture(&begun)))
 }
