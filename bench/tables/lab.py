@@ -115,3 +115,23 @@ def reservation_faults(report, large, areas, checked):
         policy = "ext2-orlov" if row == "0" else f"{RESERVED}={row}"
         phases = ["files", "check", "rm"]
         report.row(checked, row, [cell("checked", "ext4-48M", policy, phase) for phase in phases])
+
+
+@figure("web-cache", Table("experiments.md", "| seconds | ext2, published", slow="a run takes minutes and 5 GB of memory"))
+def web_cache(report, table):
+    if report.quick:
+        return
+    found, theirs = runs_of("web-cache"), published("web-cache")
+    sides = [("ext2", "async"), ("ext3", "journal=ordered")]
+    kinds = {"extract": ("archive", "untar"), "remove": ("archive", "rm")}
+    for row in table.rows:
+        kind, phase = kinds.get(row.split(",")[0], ("postmark", row.split("`")[1] if "`" in row else ""))
+        pairs = []
+        for system, discipline in sides:
+            workload = f"{kind}-{system}"
+            said = theirs.get((workload, system, discipline, phase))
+            pairs.append((said and said["new_s"], found[workload, system, discipline, "find-group-dir", phase]))
+        (said, ours), (said3, ours3) = pairs
+        cells = [f"{said:.0f}" if said else "", f"{ours:.2f}", f"{said3:.0f}" if said3 else "", f"{ours3:.2f}"]
+        cells += [f"{said3 / said:.2f}" if said else "", f"{ours3 / ours:.2f}"]
+        report.row(table, row, cells)
