@@ -473,6 +473,12 @@ fn reserved_inodes_cost_what_they_are_known_for() {
         .replace("journal = \"128M\"", "journal = \"16M\"");
     let (experiment, found) =
         all_of(&text, &["one-large-500", "two-mounts", "two-mounts-linked", "checked"]);
+    let sorted = |mut runs: Vec<Run>| {
+        runs.sort_by_key(|run| run.id.to_string());
+        runs
+    };
+    let checked = found.iter().filter(|run| run.id.workload == "checked").cloned().collect();
+    assert_eq!(sorted(checked), sorted(all_of(&text, &["checked"]).1), "always the same");
     let cells = cells(&experiment, &found);
     let reads = |workload: &str, phase: &str, policy: &str| {
         let mut cells = cells.iter();
