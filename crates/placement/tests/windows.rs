@@ -45,8 +45,8 @@ impl Volume {
     }
 
     /// The same inodes under a new policy, which finds the directories and gets second areas.
-    fn mount_again(&mut self, directories: &[u32], areas: &LinkedAreas) {
-        self.policy = Self::new("dir-reserve-hashed=8").policy;
+    fn mount_again(&mut self, policy: &str, directories: &[u32], areas: &LinkedAreas) {
+        self.policy = Self::new(policy).policy;
         let windows = self.policy.windows().unwrap();
         windows.link(areas.clone());
         windows.learn(GroupNo::ZERO, directories.iter().copied());
@@ -147,7 +147,7 @@ fn second_areas_survive_a_mount_that_gets_them() {
     let areas = LinkedAreas::default();
     let mut volume = filled(&areas);
     assert_eq!(areas.count(), 1);
-    volume.mount_again(&[8], &areas);
+    volume.mount_again("dir-reserve-hashed=8", &[8], &areas);
     assert_eq!(volume.make(8, false, u32::MAX), 31, "in the area that it had");
     assert_eq!(volume.make(1, true, 0), 32, "and nobody else takes it");
     for slot in (8..17).chain([31]) {
@@ -156,7 +156,24 @@ fn second_areas_survive_a_mount_that_gets_them() {
     assert_eq!(areas.count(), 0);
 
     let mut volume = filled(&LinkedAreas::default());
-    volume.mount_again(&[8], &LinkedAreas::default());
+    volume.mount_again("dir-reserve-hashed=8", &[8], &LinkedAreas::default());
     assert_eq!(volume.make(8, false, u32::MAX), 39, "a third area");
     assert_eq!(volume.make(1, false, 0), 2);
+}
+
+/// Areas that do not fit the mount that gets them are dropped: those of other windows, and those of
+/// directories that were removed by a mount without them.
+#[test]
+fn second_areas_that_do_not_fit_are_dropped() {
+    for (policy, first) in [("dir-reserve-hashed=16", 2), ("dir-reserve-hashed=8", 24)] {
+        let areas = LinkedAreas::default();
+        let mut volume = Volume::new("dir-reserve-hashed=8");
+        volume.policy.windows().unwrap().link(areas.clone());
+        assert_eq!(volume.make(1, true, 0), 8);
+        (0..8).for_each(|_| _ = volume.make(8, false, 0));
+        assert_eq!(areas.count(), 1);
+        volume.mount_again(policy, &[], &areas);
+        assert_eq!(areas.count(), 0, "{policy}");
+        assert_eq!(volume.make(1, true, 0), first, "{policy}: the first that is free");
+    }
 }

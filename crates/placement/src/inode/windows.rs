@@ -15,14 +15,17 @@ pub trait Slots {
     fn next_used(&self, range: Range<u32>) -> Option<u32>;
 }
 
+/// First slot and number of slots of the second area of each directory.
+type Areas = BTreeMap<InodePlace, (u32, u32)>;
+
 /// The second areas of directories, in memory. Clones share them: a mount that gets those of an
 /// earlier mount of the same volume continues to use its areas, as if the format had a link to the
 /// second area of each directory. Nothing is written to the disk.
 #[derive(Clone, Debug, Default)]
-pub struct LinkedAreas(Arc<Mutex<BTreeMap<InodePlace, u32>>>);
+pub struct LinkedAreas(Arc<Mutex<Areas>>);
 
 impl LinkedAreas {
-    fn all(&self) -> MutexGuard<'_, BTreeMap<InodePlace, u32>> {
+    fn all(&self) -> MutexGuard<'_, Areas> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -58,7 +61,7 @@ pub struct Windows {
     by_hash: bool,
     /// The reserved areas of groups that have been seen: first slot and number of slots.
     held: BTreeMap<GroupNo, BTreeSet<(u32, u32)>>,
-    /// First slots of the second areas of directories.
+    /// The second areas of directories.
     seconds: LinkedAreas,
 }
 
@@ -78,8 +81,9 @@ impl Windows {
         (2..=per_group).contains(&size).then_some(windows)
     }
 
-    /// Uses and updates the second areas of earlier mounts of the same volume with windows of the
-    /// same size. No inode may have been placed yet.
+    /// Uses and updates the second areas of earlier mounts of the same volume. Areas of windows of
+    /// another size, or of an inode that is no directory any more, are dropped when their group is
+    /// first used. No inode may have been placed yet.
     pub fn link(&mut self, areas: LinkedAreas) {
         debug_assert!(self.held.is_empty(), "no group has been seen");
         self.seconds = areas;
@@ -99,10 +103,18 @@ impl Windows {
     /// Records which of those slots contain directories.
     pub fn learn(&mut self, group: GroupNo, directories: impl IntoIterator<Item = u32>) {
         let windows = directories.into_iter().filter(|&slot| self.begins(slot));
-        let seconds = self.seconds.all();
-        let seconds = seconds.iter().filter(|(at, _)| at.group == group);
-        let seconds = seconds.map(|(_, &start)| (start, self.size * 2));
-        let windows = windows.map(|slot| (slot, self.size)).chain(seconds).collect();
+        let mut windows: BTreeSet<_> = windows.map(|slot| (slot, self.size)).collect();
+        if self.by_hash {
+            let len = self.size * 2;
+            let mut seconds = Vec::new();
+            self.seconds.all().retain(|at, second| {
+                let is_here = at.group == group;
+                let is_valid = second.1 == len && windows.contains(&(at.slot, self.size));
+                seconds.extend((is_here && is_valid).then_some(*second));
+                !is_here || is_valid
+            });
+            windows.extend(seconds);
+        }
         let known = self.held.insert(group, windows);
         debug_assert!(known.is_none(), "group {group} was known");
     }
@@ -147,8 +159,8 @@ impl Windows {
         let second = self.seconds.all().remove(&at);
         if let Some(held) = self.held.get_mut(&at.group) {
             held.remove(&(at.slot, self.size));
-            if let Some(start) = second {
-                held.remove(&(start, self.size * 2));
+            if let Some(second) = second {
+                held.remove(&second);
             }
         }
     }
@@ -191,13 +203,13 @@ impl Windows {
         }
         let len = self.size * 2;
         let known = self.seconds.all().get(&at).copied();
-        let start = match known {
-            Some(start) => start,
+        let (start, len) = match known {
+            Some(second) => second,
             None => {
-                let start = self.fresh(at.group, len, slots)?;
-                self.seconds.all().insert(at, start);
-                self.held.entry(at.group).or_default().insert((start, len));
-                start
+                let second = (self.fresh(at.group, len, slots)?, len);
+                self.seconds.all().insert(at, second);
+                self.held.entry(at.group).or_default().insert(second);
+                second
             }
         };
         by_hash(new.hash, &(start..start + len), slots)
