@@ -243,7 +243,7 @@ pub struct Workload {
     /// directory, then the second of each, and so on.
     #[serde(default)]
     pub in_turn: bool,
-    /// With `in_turn`: the volume is mounted anew once this many files of each directory are made.
+    /// With `in_turn`: remount the volume once each directory has this many files.
     #[serde(default)]
     pub remount_after: Option<u32>,
     /// On ext with `dir-reserve-hashed`: the second areas of directories are known after a
@@ -276,15 +276,14 @@ pub struct Workload {
     /// files removed in a phase each, between which dirty data is written in no phase's time.
     #[serde(default)]
     pub by_phase: bool,
-    /// Of [`WorkloadKind::Walk`]: one of so many files is read in its phase `part`.
+    /// Of [`WorkloadKind::Walk`]: its phase `part` reads one of this many files.
     #[serde(default)]
     pub part: Option<u32>,
     /// Each phase ends with `sync`, in its time. Of all kinds but [`WorkloadKind::Andrew`],
     /// [`WorkloadKind::Torture`] and [`WorkloadKind::Snapshots`].
     #[serde(default)]
     pub sync: bool,
-    /// The volume is mounted anew in front of each phase, so that its caches are cold. Of the same
-    /// kinds.
+    /// The volume is remounted before each phase, so that its caches are cold. Of the same kinds.
     #[serde(default)]
     pub cold: bool,
     /// Of [`WorkloadKind::Snapshots`]: snapshots of the volume that are there already.

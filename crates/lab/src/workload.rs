@@ -93,8 +93,8 @@ enum CreationOrder {
     Tree,
     /// By chance.
     Chance(Random),
-    /// The first of each directory, then the second of each; after a number of these rounds the
-    /// volume is mounted anew.
+    /// The first of each directory, then the second of each; after this number of rounds the
+    /// volume is remounted.
     InTurn(Option<u32>),
 }
 

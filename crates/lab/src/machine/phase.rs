@@ -20,12 +20,12 @@ pub struct Reading {
     pub cache: CacheTally,
 }
 
-/// What is done at the ends of each phase.
+/// What begins and ends each phase.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PhaseEnds {
     /// `sync` ends it.
     pub(crate) sync: bool,
-    /// The volumes are mounted anew before it begins.
+    /// The volumes are remounted before it begins.
     pub(crate) cold: bool,
 }
 

@@ -15,7 +15,7 @@ enum Visit {
     Name,
     /// Its inode is read (`find -size`).
     Stat,
-    /// One of so many, by chance, is read.
+    /// One of this many, selected at random, is read.
     Part(u64, Random),
     /// It is read.
     Read,
