@@ -26,7 +26,7 @@ const NAME: usize = 24;
 const STYLE: &str = "text{font:11px sans-serif;fill:#1c2330}.e{text-anchor:end}.m{text-anchor:middle}\
 .g{stroke:#d8dce3;fill:none}.c{fill:#7fb069}.d{fill:#2f55d4}.l{fill:#e8ebf0}.r{fill:#a9cf97}.w{fill:#d0263f}";
 
-/// A process, or several of one name.
+/// A process.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Process {
     /// Its name.
@@ -80,9 +80,9 @@ impl BootChart {
     #[must_use]
     pub fn svg(&self) -> String {
         let mut shown: Vec<&Process> = self.processes.iter().collect();
-        shown.sort_by_key(|process| (u64::MAX - process.waited(), process.first()));
+        shown.sort_by_cached_key(|process| (u64::MAX - process.waited(), process.first()));
         let hidden = shown.split_off(shown.len().min(ROWS));
-        shown.sort_by_key(|process| process.first());
+        shown.sort_by_cached_key(|process| process.first());
         let rows = shown.len() as f64 * ROW + if hidden.is_empty() { 0.0 } else { ROW };
         let bottom = TITLE + 2.0 * GRAPH + rows + 6.0;
         let height = bottom + SCALE;
@@ -272,10 +272,13 @@ mod tests {
     fn rows_are_in_order_and_names_are_escaped() {
         let processes = vec![
             process("late", &[(50, 60)], &[(60, 100)]),
-            process("<first>", &[(0, 10)], &[(10, 20), (15, 50)]),
+            process("<first>\u{1}", &[(0, 10)], &[(10, 20), (15, 50)]),
         ];
         let svg = BootChart { title: "a & b".into(), total: at(100), processes }.svg();
-        assert!(svg.contains("&lt;first&gt;: waited 40 ms") && svg.contains("a &amp; b"), "{svg}");
+        assert!(
+            svg.contains("&lt;first&gt;\u{fffd}: waited 40 ms") && svg.contains("a &amp; b"),
+            "{svg}"
+        );
         assert!(svg.find("&lt;first&gt;").unwrap() < svg.find("late").unwrap());
         assert!(svg.contains("disk, 0.08 s") && svg.contains("processor, 0.02 s"), "{svg}");
         // 10 to 50 ms of 100, in 818 pixels from 170 on.

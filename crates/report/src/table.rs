@@ -190,6 +190,10 @@ pub fn escape(text: &str) -> String {
             '>' => html.push_str("&gt;"),
             '"' => html.push_str("&quot;"),
             '\'' => html.push_str("&#39;"),
+            '\t' | '\n' | '\r' => html.push(c),
+            // XML 1.0 has no way to write these.
+            '\u{fffe}' | '\u{ffff}' => html.push('\u{fffd}'),
+            c if c.is_control() => html.push('\u{fffd}'),
             c => html.push(c),
         }
     }
