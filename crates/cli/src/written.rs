@@ -8,13 +8,23 @@ use seekless_compose::base::{Moved, Taken};
 use seekless_device::{BlockDevice, FileDevice};
 use seekless_fs::format::OpenOptions;
 use seekless_images::Place;
+use seekless_images::output::directory_of;
 use seekless_images::targets::is_written_only;
 use seekless_report::table::grouped;
 use seekless_units::{ByteLen, format_size};
 use serde_json::{Map, Value};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 const PLAIN: OpenOptions = OpenOptions { ignore_checksums: false, skip_journal: false };
+
+/// Whether two paths refer to the same file, or will once both are written.
+pub(crate) fn is_same(one: &Path, other: &Path) -> bool {
+    let file = |path: &Path| path.metadata().ok().map(|meta| (meta.dev(), meta.ino()));
+    let place = |path: &Path| Some((file(directory_of(path))?, path.file_name()?.to_owned()));
+    let same_file = file(one).is_some() && file(one) == file(other);
+    same_file || (place(one).is_some() && place(one) == place(other))
+}
 
 /// A complete file under its final name.
 pub(crate) struct Written {

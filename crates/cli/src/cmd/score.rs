@@ -6,6 +6,7 @@ use crate::say::say;
 use crate::scoring::boot_chart;
 use crate::scoring::{self, DeviceArgs, ModelArgs, Order, Scored, StoredBytes};
 use crate::verify::{self, VerifyArgs, Wanted};
+use crate::written::is_same;
 use clap::Args;
 use seekless_capture::verify::ImageFile;
 use seekless_compose::sharing::{Cache, stored_bytes};
@@ -92,6 +93,13 @@ pub(crate) fn run(args: &ScoreArgs, global: &Global) -> Result<ExitCode, Failure
         }
     }
     let events = traces::load_merged(&args.trace)?;
+    if let Some(path) = &args.boot_chart {
+        let mut others = std::iter::once(&args.image).chain(&args.trace).chain(&args.io_log);
+        if others.any(|other| is_same(path, other)) {
+            let message = "is the image, a trace or the log of requests";
+            return Err(Failure::usage(format!("--boot-chart {}: {message}", path.display())));
+        }
+    }
     let mut model = args.model.clone();
     if args.verify.in_recorded_order() {
         model.order = Order::Recorded;

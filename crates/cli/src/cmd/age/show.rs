@@ -6,10 +6,10 @@ use seekless_images::Place;
 
 use crate::failure::Failure;
 use crate::say::say;
-use crate::written::Written;
+use crate::written::{Written, is_same};
 use seekless_fs::inspect::files_in;
 use seekless_fs::{FsError, Inspect};
-use seekless_images::output::{Output, directory_of};
+use seekless_images::output::Output;
 use seekless_lab::age::{End, Sample};
 use seekless_report::curves::{self, Chart, Curve};
 use seekless_report::sections::{self, Section};
@@ -18,7 +18,6 @@ use seekless_units::{ByteLen, GroupNo, format_size};
 use serde::Serialize;
 use serde_json::json;
 use std::io::Write;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Free extents.
@@ -102,14 +101,6 @@ impl Plot {
         self.output.file()?.write_all(text.as_bytes()).map_err(io)?;
         Ok(self.output.finish()?)
     }
-}
-
-/// Whether two paths refer to the same file, or will once both are written.
-fn is_same(one: &Path, other: &Path) -> bool {
-    let file = |path: &Path| path.metadata().ok().map(|meta| (meta.dev(), meta.ino()));
-    let place = |path: &Path| Some((file(directory_of(path))?, path.file_name()?.to_owned()));
-    let same_file = file(one).is_some() && file(one) == file(other);
-    same_file || (place(one).is_some() && place(one) == place(other))
 }
 
 fn charts(samples: &[Sample]) -> Vec<Chart> {
