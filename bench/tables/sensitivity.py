@@ -6,7 +6,7 @@ from .page import Table, figure
 from .program import seekless
 
 # Experiments whose page has a row for each variation; the others have one for each claim.
-BY_VARIATION = ["dirpref"]
+BY_VARIATION = ["dirpref", "tarcp"]
 BY_CLAIM = ["dirpref-claims", "softdep", "snapshots", "scale", "maxcontigdirs"]
 
 
