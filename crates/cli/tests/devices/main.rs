@@ -12,10 +12,14 @@ mod reflink;
 
 use judges::{Scratch, can_mount, run};
 use std::fs::{self, File};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 
 const MIB: u64 = 1 << 20;
+
+/// Of a block device: only if it is not mounted.
+const O_EXCL: i32 = 0o200;
 
 /// A file as a block device, until it is dropped.
 struct Device {
@@ -90,20 +94,28 @@ impl Drop for Device {
 }
 
 /// A mount of a device, until it is dropped.
-struct Mount(String);
+struct Mount(String, String);
 
 impl Mount {
     fn new(scratch: &Scratch, device: &str, options: &str) -> Self {
         let at = scratch.join("mounted");
         fs::create_dir_all(&at).expect("mount point");
         run("mount", &["-o", options, device, &at]);
-        Self(at)
+        Self(at, device.to_string())
     }
 }
 
 impl Drop for Mount {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg(&self.0).status();
+        // A mount namespace that another test has just made has a copy of the mount.
+        let exclusively = || File::options().read(true).custom_flags(O_EXCL).open(&self.1);
+        for _ in 0..600 {
+            if exclusively().is_ok() {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
     }
 }
 
