@@ -459,8 +459,8 @@ fn a_volume_that_had_snapshots_is_sound() {
     }
 }
 
-/// What areas by hash and reserved inodes cost, on a hundredth of the experiment: a large area
-/// has its files in many blocks, a directory's inodes lie in as many places as it has areas, and a
+/// The costs of reserved inodes, in a hundredth of the experiment: in a large area in the order of
+/// hashes files lie in many blocks, a directory's inodes lie in as many places as it has areas, and a
 /// check reads the tables up to the last window.
 #[test]
 fn reserved_inodes_cost_what_they_are_known_for() {

@@ -50,8 +50,8 @@ pub struct Span {
 }
 
 impl Timing {
-    /// What the processes did, from [`time`] of the same requests: in order of time, without
-    /// overlaps. Requests of one event that follow each other are one span.
+    /// Divides the time into waits for the device and the times between them; `requests` are those
+    /// of [`time`]. Spans are in order of time and do not overlap. Requests of one event that follow each other are one span.
     #[must_use]
     pub fn spans(&self, requests: &[Request]) -> Vec<Span> {
         let mut spans: Vec<Span> = Vec::new();

@@ -140,7 +140,7 @@ impl<F: Named> Pieces<'_, F> {
         let Some(most) = self.live.volume.format.longest_without_holes() else { return Ok(None) };
         let node = self.live.volume.named_node(ino)?;
         let size = node.size;
-        // What cannot be is refused by the operation itself.
+        // The operation itself refuses a file of another kind, and one that is too long.
         let can_be =
             node.kind == FileKind::Regular && most.checked_sub(len).is_some_and(|it| it >= more);
         if !can_be || len <= size + ALLOCATED_AT_ONCE {

@@ -1,5 +1,5 @@
-//! A boot over time as an SVG file: what the processor and the disk did, and which process waited
-//! for the disk when (after bootchart, Z. Mahkovec 2004).
+//! A boot over time as an SVG file: the load of the processor and of the disk, and the times in
+//! which each process waited for the disk (after bootchart, Z. Mahkovec 2004).
 
 use crate::axis;
 use crate::table::escape;
@@ -51,7 +51,7 @@ impl Process {
     }
 }
 
-/// What happened in a boot, from its cold start.
+/// The processes of a boot over time, from its cold start.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct BootChart {
     /// Subject of the picture.

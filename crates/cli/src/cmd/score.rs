@@ -92,14 +92,8 @@ pub(crate) fn run(args: &ScoreArgs, global: &Global) -> Result<ExitCode, Failure
             seekless_images::refuse_converted(image, "which the kernel does not mount")?;
         }
     }
+    spare_inputs(args)?;
     let events = traces::load_merged(&args.trace)?;
-    if let Some(path) = &args.boot_chart {
-        let mut others = std::iter::once(&args.image).chain(&args.trace).chain(&args.io_log);
-        if others.any(|other| is_same(path, other)) {
-            let message = "is the image, a trace or the log of requests";
-            return Err(Failure::usage(format!("--boot-chart {}: {message}", path.display())));
-        }
-    }
     let mut model = args.model.clone();
     if args.verify.in_recorded_order() {
         model.order = Order::Recorded;
@@ -217,6 +211,21 @@ fn explain(scored: &Scored) {
     }
     say!("\n{}, files that cost the most seeks:", scored.name);
     say!("{}", table.text().trim_end());
+}
+
+/// Refuses to write a file that is read, or written, too.
+fn spare_inputs(args: &ScoreArgs) -> Result<(), Failure> {
+    let ScoreArgs { image, other, cached, trace, io_log, boot_chart, .. } = args;
+    let inputs = || std::iter::once(image).chain(other).chain(cached).chain(trace);
+    let outputs = [("--io-log", io_log, None), ("--boot-chart", boot_chart, io_log.as_ref())];
+    for (option, path, before) in outputs {
+        let Some(path) = path else { continue };
+        if inputs().chain(before).any(|other| is_same(path, other)) {
+            let message = "is an image, a trace or another output";
+            return Err(Failure::usage(format!("{option} {}: {message}", path.display())));
+        }
+    }
+    Ok(())
 }
 
 fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {

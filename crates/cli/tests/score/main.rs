@@ -212,10 +212,15 @@ fn the_map_accounts_for_every_block() {
     let says = format!("disk, {:.2} s<", score["devices"][0]["seconds"].as_f64().unwrap());
     assert!(chart.contains(&says) && chart.contains("processor, 0.00 s<"), "{says}: {chart}");
     let bytes = fs::read(dir.join("old.img")).unwrap();
-    for file in ["old.img", "./job.trace"] {
-        let refused = seekless(&[&["score", "--boot-chart", file], &timed[..]].concat(), dir);
-        assert_eq!(refused.status.code(), Some(2), "{file}");
+    for (option, file) in ["--boot-chart", "--io-log"]
+        .into_iter()
+        .flat_map(|option| ["old.img", "./job.trace"].map(|file| (option, file)))
+    {
+        let refused = seekless(&[&["score", option, file], &timed[..]].concat(), dir);
+        assert_eq!(refused.status.code(), Some(2), "{option} {file}");
     }
+    let both = ["score", "--io-log", "new", "--boot-chart", "./new"];
+    assert_eq!(seekless(&[&both, &timed[..]].concat(), dir).status.code(), Some(2));
     assert!(fs::read(dir.join("old.img")).unwrap() == bytes, "the image was overwritten");
     let seconds = score["devices"][0]["seconds"].as_f64().unwrap();
     assert!(drawn.ends_with(&format!("\nold.img: {seconds:.2} s on sata-7200\n")), "{drawn}");

@@ -20,7 +20,7 @@ pub struct Reading {
     pub cache: CacheTally,
 }
 
-/// What begins and ends each phase.
+/// How each phase begins and ends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PhaseEnds {
     /// `sync` ends it.

@@ -9,7 +9,7 @@ use seekless_units::Ino;
 
 pub(super) const PHASES: [&str; 4] = ["find", "stat", "part", "read"];
 
-/// What is done with each file.
+/// An access to each file of a walk.
 enum Visit {
     /// Its name is seen (`find`, with the kinds of files in the directory).
     Name,
