@@ -8,6 +8,7 @@ mod features;
 mod fields;
 mod named;
 mod tree;
+mod unreadable;
 
 use crate::holes;
 use crate::repair::judge::{Scratch, bytes_of, e2fsck, findings, is_there, put};
