@@ -1,9 +1,14 @@
 //! What experiments have to know of a format: its units, and which policies it has by which names.
 
+use seekless_device::BlockDevice;
+use seekless_ext::CheckOptions;
+use seekless_fs::FsError;
+use seekless_fs::check::Report;
 use seekless_placement::block::{self, ExtBlocks, Zones};
 use seekless_placement::cluster::ClusterPlacement;
 use seekless_placement::directory::{self, Expected};
 use seekless_placement::inode::{self, ExtVolume};
+use std::sync::Arc;
 
 /// The part of a volume that the names of policies are checked for.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +39,9 @@ pub struct ExperimentTraits {
     pub check_policies: CheckPolicies,
     /// Checks the policy for blocks, if the format has policies of their own for these.
     pub check_blocks: Option<CheckPolicies>,
+    /// Checks for inconsistencies, with reads in the same order each time: a modelled device takes
+    /// the same time.
+    pub check: fn(Arc<dyn BlockDevice>) -> Result<Report, FsError>,
 }
 
 /// Those of ext.
@@ -56,6 +64,10 @@ pub(crate) const EXT: ExperimentTraits = ExperimentTraits {
         };
         reason(block::ext_by_name(name, &volume, 0))
     }),
+    check: |device| {
+        let options = CheckOptions { is_sequential: true, ..CheckOptions::default() };
+        seekless_ext::check_with(device, &options)
+    },
 };
 
 /// Those of UFS.
@@ -69,6 +81,7 @@ pub(crate) const FFS: ExperimentTraits = ExperimentTraits {
         reason(directories.and_then(|directories| inode::by_name(directories, others)))
     },
     check_blocks: Some(|name, _| reason(block::by_name(name, Zones::default(), 0))),
+    check: seekless_ffs::check,
 };
 
 /// Those of FAT.
@@ -78,6 +91,7 @@ pub(crate) const FAT: ExperimentTraits = ExperimentTraits {
     has_devices: false,
     check_policies: |name, _| reason(ClusterPlacement::by_name(name, u32::MAX, None, 0)),
     check_blocks: None,
+    check: seekless_fat::check,
 };
 
 /// The policies that a name stands for: for directories, and for all other inodes.

@@ -7,12 +7,13 @@ use std::thread;
 /// Results that wait for the pass.
 const QUEUED: usize = 1;
 
-/// Calls `consume` with each item in order, while the next ones are produced on another thread. Where
-/// there is none to be had, both take turns on this one.
+/// Calls `consume` with each item in order, while the next ones are produced on another thread. If
+/// `is_sequential`, or where there is no other thread, both take turns on this one.
 ///
 /// # Errors
 /// Those of `consume`.
 pub(super) fn ahead<T: Send, E>(
+    is_sequential: bool,
     items: impl Iterator<Item = T> + Send,
     mut consume: impl FnMut(T) -> Result<(), E>,
 ) -> Result<(), E> {
@@ -24,8 +25,11 @@ pub(super) fn ahead<T: Send, E>(
         // The pass may have ended with an error.
         let produce =
             move || take().into_iter().flatten().try_for_each(|item| send.send(item)).ok();
-        let is_alone = thread::available_parallelism().map_or(1, usize::from) == 1;
-        if is_alone || thread::Builder::new().spawn_scoped(scope, produce).is_err() {
+        let is_alone = || thread::available_parallelism().map_or(1, usize::from) == 1;
+        if is_sequential
+            || is_alone()
+            || thread::Builder::new().spawn_scoped(scope, produce).is_err()
+        {
             return take().into_iter().flatten().try_for_each(&mut consume);
         }
         receive.into_iter().try_for_each(&mut consume)

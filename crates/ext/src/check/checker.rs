@@ -89,6 +89,8 @@ pub(super) struct Checker {
     pub(super) has_large: bool,
     /// Free clusters and inodes.
     pub(super) free: (u64, u32),
+    /// Blocks are read on this thread only.
+    pub(super) is_sequential: bool,
     /// Follows the progress.
     pub(super) watch: Option<Arc<dyn Watch>>,
     /// The device of a journal that is not in the volume.
@@ -138,6 +140,7 @@ impl Checker {
             has_many_links: false,
             has_large: false,
             free: (0, 0),
+            is_sequential: false,
             watch: None,
             journal: None,
         })

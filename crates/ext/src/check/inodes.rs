@@ -148,7 +148,7 @@ impl InodePass<'_> {
             };
             InodeRun { first, count, bytes, unsealed }
         });
-        ahead(read, |run| {
+        ahead(self.checker.is_sequential, read, |run| {
             if let Ok((group, _)) = self.checker.sb().inode_slot(run.first) {
                 self.checker.reach(1, index(group.get()), index(groups));
             }

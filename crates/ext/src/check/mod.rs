@@ -166,6 +166,7 @@ fn look(
     let (volume, from_copy) =
         metadata::open(device.clone(), options.start, &mut report, &mut fixes)?;
     let mut checker = Checker::new(device, volume, from_copy, report, fixes)?;
+    checker.is_sequential = options.is_sequential;
     checker.watch.clone_from(&options.watch);
     checker.journal.clone_from(&options.journal);
     MetadataPass::new(&mut checker).superblock()?;

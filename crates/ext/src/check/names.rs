@@ -208,7 +208,7 @@ impl NamePass<'_> {
         let followed = dirs.iter().filter(|(_, bad_map)| !bad_map).map(|&(dir, _)| dir);
         let reader = DirectoryReader::of(self.checker);
         let mut done = self.checker.cut_short.len();
-        ahead(reader.batches(followed), |batch| {
+        ahead(self.checker.is_sequential, reader.batches(followed), |batch| {
             self.checker.reach(2, done, dirs.len());
             done += batch.len();
             batch.into_iter().try_for_each(|read| self.directory(read?))

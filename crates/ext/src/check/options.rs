@@ -35,6 +35,9 @@ pub struct CheckOptions {
     pub discards_free: bool,
     /// Blocks that files share, on a volume with `shared_blocks`, are a finding: a repair copies them.
     pub unshares_blocks: bool,
+    /// Blocks are read on the calling thread, in the same order each time: a modelled device takes the
+    /// same time. By default, tables and directories are read ahead on another thread.
+    pub is_sequential: bool,
     /// Follows the progress.
     pub watch: Option<Arc<dyn Watch>>,
     /// Repairs only: lets time pass in which another host that uses a volume with `mmp` says so.

@@ -4,7 +4,6 @@ use super::make::{drive, maker};
 use super::{CacheTally, Setup, TODAY};
 use crate::disk::{Disk, Log};
 use crate::experiment::System;
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use seekless_cache::{Ages, Config, Discipline, Role, Roles};
 use seekless_device::{SparseDevice, VirtualClock};
 use seekless_formats::{Argument, InUse, KnownFormat, Mounting, Planner};
@@ -84,24 +83,6 @@ fn mounting(system: &System, setup: &Setup<'_>) -> Mounting {
     Mounting { discipline, seed, arguments, areas, ..fresh }
 }
 
-/// Does work on a thread with one processor. A check that has several reads on two threads, in an
-/// order that is never the same.
-fn on_one_processor<T: Send>(
-    work: impl FnOnce() -> Result<T, FsError> + Send,
-) -> Result<T, FsError> {
-    let alone = || {
-        let all = sched_getaffinity(None)?;
-        let mut one = CpuSet::new();
-        (0..CpuSet::MAX_CPU).find(|&cpu| all.is_set(cpu)).into_iter().for_each(|cpu| one.set(cpu));
-        sched_setaffinity(None, &one)
-    };
-    let lacks = |error| FsError::Unsupported(format!("a thread with one processor: {error}"));
-    std::thread::scope(|scope| {
-        let thread = scope.spawn(move || alone().map_err(lacks).and_then(|()| work()));
-        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
-}
-
 /// A mounted volume, and its drive.
 pub(super) struct Volume {
     pub(super) disk: Arc<Disk>,
@@ -175,8 +156,7 @@ impl Volume {
 
     /// Checks it, once it is closed. The processor's work on that takes no time.
     pub(super) fn check(&self) -> Result<(), FsError> {
-        let (check, disk) = (self.known.check, self.disk.clone());
-        let found = on_one_processor(move || check(disk))?;
+        let found = (self.known.experiment.check)(self.disk.clone())?;
         match found.findings.first() {
             Some(finding) => Err(FsError::Invalid(format!("the check found: {}", finding.what))),
             None => Ok(()),

@@ -135,6 +135,7 @@ impl E2fsckArgs {
                 optimizes_directories: self.optimize,
                 discards_free: extended.discards,
                 unshares_blocks: extended.unshares_blocks,
+                is_sequential: false,
                 watch: progress::watch(self.progress, || name(image, place))?,
                 pause: None,
                 journal: None,
