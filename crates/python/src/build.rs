@@ -52,187 +52,161 @@ pub(crate) fn reflink(word: &str) -> Result<Reflink, Error> {
     choice("reflink", word, &REFLINK)
 }
 
-/// Makes an image of one or several sources: directories, tar archives, container images and images.
-/// Of several, each is laid over those before it. The same source gives the same bytes.
-///
-/// The file appears when it is complete. `progress(done, total)` is called with bytes; an exception
-/// in it, and KeyboardInterrupt, stop the work. The last call follows the completion. The parameters
-/// are the options of `seekless build`.
-#[pyfunction]
-#[pyo3(signature = (
-    source, output, *, format="ext4", size=None, free=0, label="", uuid=None, block_size=None,
-    features="", source_date_epoch=None, exclude=Texts::default(), exclude_from=Paths::default(),
-    owner=None, tag=None, cache_dir=None, auth_file=Paths::default(), drop=None, trace=Traces::default(), chunk=524_288, storage="disk",
-    like=Paths::default(), share=false, freed=None, move_budget=0, reflink="auto", force=false,
-    whiteouts=None, progress=None,
-))]
-#[allow(clippy::too_many_arguments, reason = "keyword arguments of Python")]
-pub(crate) fn build(
-    py: Python<'_>,
-    source: Paths,
-    output: AnyPath,
-    format: &str,
-    size: Option<u64>,
-    free: u64,
-    label: &str,
-    uuid: Option<Bound<'_, PyAny>>,
-    block_size: Option<u32>,
-    features: &str,
-    source_date_epoch: Option<i64>,
-    exclude: Texts,
-    exclude_from: Paths,
-    owner: Option<(u32, u32)>,
-    tag: Option<String>,
-    cache_dir: Option<AnyPath>,
-    auth_file: Paths,
-    drop: Option<&str>,
-    trace: Traces,
-    chunk: u64,
-    storage: &str,
-    like: Paths,
-    share: bool,
-    freed: Option<&str>,
-    move_budget: u64,
-    reflink: &str,
-    force: bool,
-    whiteouts: Option<&str>,
-    progress: Option<Py<PyAny>>,
-) -> PyResult<Built> {
-    let options = Options {
-        format,
-        label,
-        uuid,
-        block_size,
-        features,
-        source_date_epoch,
-        exclude,
-        exclude_from,
-        owner,
-        tag,
-        cache_dir,
-        auth_file,
-        chunk,
-        storage,
-        reflink,
-        force,
+/// Functions of Python that make images: behind its own parameters, each has those of [`Options`], by
+/// keyword.
+macro_rules! functions {
+    (
+        $(#[$meta:meta])*
+        options $shared:tt
+        $($(#[$function_meta:meta])* fn $name:ident $parameters:tt -> $returned:ty $body:block)*
+    ) => {
+        functions! { @options $(#[$meta])* $shared }
+        $(functions! {
+            @function $shared $(#[$function_meta])* $name $parameters $returned, $body
+        })*
     };
-    let wrong = |error: Error| raise(py, &error);
-    let (stop, watched) = (Stop::new(), Watched::by(progress));
-    let mut build = options.apply(py, Build::of(source.into_vec()))?;
-    build = build.free(free).move_budget(move_budget);
-    build = build.progress(watched.observer()).stop(stop.clone());
-    if let Some(size) = size {
-        build = build.size(size);
-    }
-    match drop {
-        None => {}
-        Some("all") => build = build.lossy(),
-        Some(other) => return Err(usage(py, format!("drop={other:?}: \"all\" is expected"))),
-    }
-    build = like.into_vec().into_iter().fold(build, Build::like);
-    if share {
-        build = build.shared();
-    }
-    if let Some(freed) = freed {
-        let keeps = choice("freed", freed, &[("keep", true), ("zero", false)]);
-        build = build.keep_freed(keeps.map_err(wrong)?);
-    }
-    if let Some(form) = whiteouts {
-        build = build.whiteouts(choice("whiteouts", form, &WHITEOUTS).map_err(wrong)?);
-    }
-    let built = work::run_watched(py, Interrupted::Stops(stop), &watched, move || {
-        trace.load()?.into_iter().fold(build, Build::trace).write(output)
-    })?;
-    Ok(Built { size: built.len, used: built.used, files: built.files, uuid: built.uuid })
+    (@options $(#[$meta:meta])* { $($field:ident: $type:ty = $default:tt,)* }) => {
+        $(#[$meta])*
+        struct Options<'a, 'py> {
+            $($field: $type,)*
+        }
+    };
+    (
+        @function
+        { $($field:ident: $type:ty = $default:tt,)* }
+        $(#[$meta:meta])*
+        $name:ident
+        (
+            $py:ident, $options:ident, $($path:ident: $path_type:ty,)*
+            *, $($own:ident: $own_type:ty = $own_default:tt,)*
+        )
+        $returned:ty, $body:block
+    ) => {
+        $(#[$meta])*
+        #[pyfunction]
+        #[pyo3(signature = ($($path,)* *, $($field = $default,)* $($own = $own_default,)*))]
+        #[allow(clippy::too_many_arguments, reason = "keyword arguments of Python")]
+        pub(crate) fn $name<'a, 'py>(
+            $py: Python<'py>,
+            $($path: $path_type,)*
+            $($field: $type,)*
+            $($own: $own_type,)*
+        ) -> PyResult<$returned> {
+            let $options: Options<'a, 'py> = Options { $($field,)* };
+            $body
+        }
+    };
 }
 
-/// Makes an image for each layer of a container image, for overlayfs to lay over one another, and
-/// `layers.json`, the list of them, in the directory `output`. The lowest layer is the first.
-///
-/// The files appear when all are complete. `progress(done, total)` is called with bytes of one image
-/// after another. The parameters are the options of `seekless build --layers`.
-#[pyfunction]
-#[pyo3(signature = (
-    source, output, *, whiteouts="overlay", format="ext4", label="", uuid=None, block_size=None,
-    features="", source_date_epoch=None, exclude=Texts::default(), exclude_from=Paths::default(),
-    owner=None, tag=None, cache_dir=None, auth_file=Paths::default(), trace=Traces::default(),
-    chunk=524_288, storage="disk", reflink="auto", force=false, progress=None,
-))]
-#[allow(clippy::too_many_arguments, reason = "keyword arguments of Python")]
-pub(crate) fn build_layers(
-    py: Python<'_>,
-    source: AnyPath,
-    output: AnyPath,
-    whiteouts: &str,
-    format: &str,
-    label: &str,
-    uuid: Option<Bound<'_, PyAny>>,
-    block_size: Option<u32>,
-    features: &str,
-    source_date_epoch: Option<i64>,
-    exclude: Texts,
-    exclude_from: Paths,
-    owner: Option<(u32, u32)>,
-    tag: Option<String>,
-    cache_dir: Option<AnyPath>,
-    auth_file: Paths,
-    trace: Traces,
-    chunk: u64,
-    storage: &str,
-    reflink: &str,
-    force: bool,
-    progress: Option<Py<PyAny>>,
-) -> PyResult<Vec<BuiltLayer>> {
-    let options = Options {
-        format,
-        label,
-        uuid,
-        block_size,
-        features,
-        source_date_epoch,
-        exclude,
-        exclude_from,
-        owner,
-        tag,
-        cache_dir,
-        auth_file,
-        chunk,
-        storage,
-        reflink,
-        force,
-    };
-    let form = choice("whiteouts", whiteouts, &WHITEOUTS).map_err(|error| raise(py, &error))?;
-    let (stop, watched) = (Stop::new(), Watched::by(progress));
-    let build = options.apply(py, Build::of([source]))?;
-    let build = build.progress(watched.observer()).stop(stop.clone());
-    let layers = work::run_watched(py, Interrupted::Stops(stop), &watched, move || {
-        trace.load()?.into_iter().fold(build, Build::trace).write_layers(output, form)
-    })?;
-    Ok(layers.into_iter().map(BuiltLayer::from).collect())
+functions! {
+    /// Options of one image and of the images of layers.
+    options {
+        format: &'a str = "ext4",
+        label: &'a str = "",
+        uuid: Option<Bound<'py, PyAny>> = None,
+        block_size: Option<u32> = None,
+        features: &'a str = "",
+        source_date_epoch: Option<i64> = None,
+        exclude: Texts = (Texts::default()),
+        exclude_from: Paths = (Paths::default()),
+        owner: Option<(u32, u32)> = None,
+        tag: Option<String> = None,
+        cache_dir: Option<AnyPath> = None,
+        auth_file: Paths = (Paths::default()),
+        trace: Traces = (Traces::default()),
+        chunk: u64 = 524_288,
+        storage: &'a str = "disk",
+        reflink: &'a str = "auto",
+        force: bool = false,
+        progress: Option<Py<PyAny>> = None,
+    }
+
+    /// Makes an image of one or several sources: directories, tar archives, container images and images.
+    /// Of several, each is laid over those before it. The same source gives the same bytes.
+    ///
+    /// The file appears when it is complete. `progress(done, total)` is called with bytes; an exception
+    /// in it, and KeyboardInterrupt, stop the work. The last call follows the completion. The parameters
+    /// are the options of `seekless build`.
+    fn build(
+        py, options, source: Paths, output: AnyPath,
+        *,
+        size: Option<u64> = None,
+        free: u64 = 0,
+        drop: Option<&str> = None,
+        like: Paths = (Paths::default()),
+        share: bool = false,
+        freed: Option<&str> = None,
+        move_budget: u64 = 0,
+        whiteouts: Option<&str> = None,
+    ) -> Built {
+        let wrong = |error: Error| raise(py, &error);
+        let mut work = options.apply(py, Build::of(source.into_vec()))?;
+        let mut build = work.build.free(free).move_budget(move_budget);
+        if let Some(size) = size {
+            build = build.size(size);
+        }
+        match drop {
+            None => {}
+            Some("all") => build = build.lossy(),
+            Some(other) => return Err(usage(py, format!("drop={other:?}: \"all\" is expected"))),
+        }
+        build = like.into_vec().into_iter().fold(build, Build::like);
+        if share {
+            build = build.shared();
+        }
+        if let Some(freed) = freed {
+            let keeps = choice("freed", freed, &[("keep", true), ("zero", false)]);
+            build = build.keep_freed(keeps.map_err(wrong)?);
+        }
+        if let Some(form) = whiteouts {
+            build = build.whiteouts(choice("whiteouts", form, &WHITEOUTS).map_err(wrong)?);
+        }
+        work.build = build;
+        let built = work.run(py, move |build| build.write(output))?;
+        Ok(Built { size: built.len, used: built.used, files: built.files, uuid: built.uuid })
+    }
+
+    /// Makes an image for each layer of a container image, for overlayfs to lay over one another, and
+    /// `layers.json`, the list of them, in the directory `output`. The lowest layer is the first.
+    ///
+    /// The files appear when all are complete. `progress(done, total)` is called with bytes of one image
+    /// after another. The parameters are the options of `seekless build --layers`.
+    fn build_layers(
+        py, options, source: AnyPath, output: AnyPath,
+        *,
+        whiteouts: &str = "overlay",
+    ) -> Vec<BuiltLayer> {
+        let form = choice("whiteouts", whiteouts, &WHITEOUTS).map_err(|error| raise(py, &error))?;
+        let work = options.apply(py, Build::of([source]))?;
+        let layers = work.run(py, move |build| build.write_layers(output, form))?;
+        Ok(layers.into_iter().map(BuiltLayer::from).collect())
+    }
 }
 
-/// Options of one image and of the images of layers.
-struct Options<'a, 'py> {
-    format: &'a str,
-    label: &'a str,
-    uuid: Option<Bound<'py, PyAny>>,
-    block_size: Option<u32>,
-    features: &'a str,
-    source_date_epoch: Option<i64>,
-    exclude: Texts,
-    exclude_from: Paths,
-    owner: Option<(u32, u32)>,
-    tag: Option<String>,
-    cache_dir: Option<AnyPath>,
-    auth_file: Paths,
-    chunk: u64,
-    storage: &'a str,
-    reflink: &'a str,
-    force: bool,
+/// A build with its options, before it runs.
+struct Work {
+    build: Build,
+    trace: Traces,
+    watched: Watched,
+    stop: Stop,
+}
+
+impl Work {
+    /// Runs the build without the lock of the interpreter. Traces are loaded first.
+    fn run<T: Send + 'static>(
+        self,
+        py: Python<'_>,
+        write: impl FnOnce(Build) -> Result<T, Error> + Send + 'static,
+    ) -> PyResult<T> {
+        let Self { build, trace, watched, stop } = self;
+        work::run_watched(py, Interrupted::Stops(stop), &watched, move || {
+            write(trace.load()?.into_iter().fold(build, Build::trace))
+        })
+    }
 }
 
 impl Options<'_, '_> {
-    fn apply(self, py: Python<'_>, build: Build) -> PyResult<Build> {
+    fn apply(self, py: Python<'_>, build: Build) -> PyResult<Work> {
         let wrong = |error: Error| raise(py, &error);
         let mut build = build
             .format(choice("format", self.format, &FORMATS).map_err(wrong)?)
@@ -262,7 +236,12 @@ impl Options<'_, '_> {
             build = build.cache_dir(dir);
         }
         build = self.auth_file.into_vec().into_iter().fold(build, Build::auth_file);
-        Ok(if self.force { build.replace() } else { build })
+        if self.force {
+            build = build.replace();
+        }
+        let (stop, watched) = (Stop::new(), Watched::by(self.progress));
+        let build = build.progress(watched.observer()).stop(stop.clone());
+        Ok(Work { build, trace: self.trace, watched, stop })
     }
 }
 
