@@ -452,6 +452,34 @@ mod tests {
     }
 
     #[test]
+    fn changes_of_names_are_recorded() {
+        let mut builder = TreeBuilder::new(attr(FileKind::Directory)).recording_changes();
+        let (dir, file) = (attr(FileKind::Directory), attr(FileKind::Regular));
+        let old = builder.add(NodeId::ROOT, b"old", dir, NewPayload::None).unwrap();
+        let linked = builder.add(old, b"a", file, NewPayload::Content(1)).unwrap();
+        builder.add_link(old, b"b", linked).unwrap();
+        builder.add(old, b"c", file, NewPayload::Content(2)).unwrap();
+        assert!(builder.removed().is_empty() && builder.is_new(old), "all is new");
+        builder.begin_changes();
+        assert!(!builder.is_new(old));
+        builder.remove(old, b"a");
+        builder.add(old, b"c", file, NewPayload::Content(3)).unwrap();
+        builder.add(old, b"d", file, NewPayload::Content(4)).unwrap();
+        builder.remove(old, b"d");
+        let new = builder.add(NodeId::ROOT, b"new", dir, NewPayload::None).unwrap();
+        builder.add_link(new, b"e", linked).unwrap();
+        let names = |entries: &[Entry]| -> Vec<(NodeId, Vec<u8>)> {
+            entries.iter().map(|it| (it.parent, builder.name(it).to_vec())).collect()
+        };
+        // An entry that came and went is none of them.
+        assert_eq!(names(builder.removed()), [(old, b"a".to_vec()), (old, b"c".to_vec())]);
+        assert_eq!(names(&builder.names_of(linked)), [(old, b"b".to_vec()), (new, b"e".to_vec())]);
+        assert!(builder.is_new(new) && !builder.is_new(old));
+        builder.begin_changes();
+        assert!(builder.removed().is_empty() && !builder.is_new(new));
+    }
+
+    #[test]
     fn names_of_a_file_become_files_and_attributes_change() {
         let mut builder = TreeBuilder::new(attr(FileKind::Directory));
         let content = NewPayload::Content(1);

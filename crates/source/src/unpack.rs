@@ -51,9 +51,9 @@ impl Unpacker {
         Self { builder, options, root_known, implied, last: None, told, is_recording, touched }
     }
 
-    /// Records which files an archive touches.
+    /// Records which files an archive touches, and which names change.
     pub(crate) fn recording(self) -> Self {
-        Self { is_recording: true, ..self }
+        Self { is_recording: true, builder: self.builder.recording_changes(), ..self }
     }
 
     /// The files that the current archive touched: it has entries or new names for them, or needed

@@ -36,6 +36,20 @@ pub struct TreeBuilder {
     /// Indices in `entries`, found by (directory, name).
     index: HashTable<u32>,
     hasher: RandomState,
+    /// The changes of names, if they are recorded.
+    changes: Option<Changes>,
+}
+
+/// Changes of names since [`TreeBuilder::begin_changes`].
+#[derive(Debug, Default)]
+struct Changes {
+    /// The number of entries then: entries of larger indices are new.
+    begin: usize,
+    /// Entries that were there then and are not any more, with the directories they were in.
+    removed: Vec<Entry>,
+    /// Indices of the entries of files that have had several, without the first. Those from before
+    /// [`Changes::begin`] stay.
+    further: HashMap<NodeId, Vec<u32>>,
 }
 
 const REMOVED: NodeId = NodeId(u32::MAX);
@@ -55,6 +69,7 @@ impl TreeBuilder {
             store: Store::new(),
             index: HashTable::new(),
             hasher: RandomState::new(),
+            changes: None,
         };
         builder.nodes.push(Node {
             payload: Payload::None,
@@ -79,6 +94,50 @@ impl TreeBuilder {
     pub fn with_raw_names(mut self) -> Self {
         self.store.raw_names = true;
         self
+    }
+
+    /// Records changes of names: [`removed`](Self::removed), [`names_of`](Self::names_of) and
+    /// [`is_new`](Self::is_new) can be used.
+    #[must_use]
+    pub fn recording_changes(mut self) -> Self {
+        debug_assert!(self.entries.is_empty(), "all names are recorded");
+        self.changes = Some(Changes::default());
+        self
+    }
+
+    /// Forgets the changes recorded before: later ones are relative to the present names.
+    pub fn begin_changes(&mut self) {
+        if let Some(changes) = &mut self.changes {
+            changes.begin = self.entries.len();
+            changes.removed.clear();
+        }
+    }
+
+    /// The entries that were removed or replaced since [`begin_changes`](Self::begin_changes) and
+    /// were there at that time, in the order of their removal. Entries in a removed directory are
+    /// not among them.
+    #[must_use]
+    pub fn removed(&self) -> &[Entry] {
+        self.changes.as_ref().map_or(&[], |changes| &changes.removed)
+    }
+
+    /// The present entries of a file, in the order in which they were added. Without recorded
+    /// changes only the first.
+    #[must_use]
+    pub fn names_of(&self, node: NodeId) -> Vec<Entry> {
+        let further = self.changes.as_ref().and_then(|changes| changes.further.get(&node));
+        let all =
+            [self.node(node).first_entry].into_iter().chain(further.into_iter().flatten().copied());
+        let entries = all.filter_map(|at| self.entries.get(at as usize));
+        entries.filter(|entry| entry.parent != REMOVED).copied().collect()
+    }
+
+    /// Whether the present entry of a directory was added since
+    /// [`begin_changes`](Self::begin_changes). Not for the root, which has none.
+    #[must_use]
+    pub fn is_new(&self, dir: NodeId) -> bool {
+        let begin = self.changes.as_ref().map_or(0, |changes| changes.begin);
+        self.node(dir).first_entry as usize >= begin
     }
 
     fn find(&self, parent: NodeId, name: &[u8]) -> Option<u32> {
@@ -167,8 +226,11 @@ impl TreeBuilder {
         if self.child(parent, name) == Some(node) {
             return Ok(());
         }
-        self.link(parent, name, node)?;
+        let at = self.link(parent, name, node)?;
         self.nodes[node.index()].names += 1;
+        if let Some(changes) = &mut self.changes {
+            changes.further.entry(node).or_default().push(at);
+        }
         Ok(())
     }
 
@@ -198,6 +260,10 @@ impl TreeBuilder {
         let Ok(found) = found else { return false };
         let (at, _) = found.remove();
         let entry = &mut self.entries[at as usize];
+        if let Some(changes) = self.changes.as_mut().filter(|changes| (at as usize) < changes.begin)
+        {
+            changes.removed.push(*entry);
+        }
         entry.parent = REMOVED;
         let node = &mut self.nodes[entry.node.index()];
         node.names -= 1;

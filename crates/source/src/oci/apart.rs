@@ -17,9 +17,8 @@ use crate::tar::{self, Emptiness};
 use crate::unpack::{Unpacked, Unpacker};
 use rayon::prelude::*;
 use seekless_fs::source::Source;
-use seekless_fs::tree::{Entry, Listing, NewPayload, NodeAttr, NodeId, Payload, Tree, TreeBuilder};
+use seekless_fs::tree::{Entry, NewPayload, NodeAttr, NodeId, Payload, Tree, TreeBuilder};
 use seekless_fs::{DeviceNumber, FileKind, FsError, Timestamp, Xattr};
-use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -147,18 +146,15 @@ fn differences(
     prefix: &[u8],
 ) -> Result<Vec<ArchiveSource>, FsError> {
     let mut stack = Stack::new(Unpacker::new(options.clone()).recording());
-    let mut below = Listing::default();
     let mut trees = Vec::with_capacity(archives.len());
     for (nth, layer) in archives.iter().enumerate() {
+        stack.unpacker.builder().begin_changes();
         let opaque = stack.add(layer.clone())?;
         let root = stack.unpacker.root_attr()?;
         let (builder, touched) = (stack.unpacker.tree(), stack.unpacker.touched());
-        let now = builder.listing();
-        let is_lowest = nth == 0;
         let marks = Marks { prefix, layer: &layer.name };
-        let found = LayerChange::find((builder, &below, &now), touched, &opaque, is_lowest);
+        let found = Search::new(builder, &opaque, nth == 0).run(touched);
         trees.push(found.tree(builder, root, options, marks)?);
-        below = now;
     }
     let contents = Arc::new(stack.contents);
     let unpacked = |tree| Unpacked { tree, implied: HashSet::new() };
@@ -199,14 +195,22 @@ struct LayerChange {
     hidden: Vec<(usize, Entry)>,
 }
 
-impl LayerChange {
-    /// Compares the stack with a layer, `now`, to the stack without it, `below`.
-    fn find(
-        (builder, below, now): (&TreeBuilder, &Listing, &Listing),
-        touched: &HashSet<NodeId>,
-        opaque: &HashSet<NodeId>,
-        is_lowest: bool,
-    ) -> Self {
+/// The search for the change, beginning with the files that the layer's archive touched: it takes
+/// no longer for a small layer on top of many files.
+struct Search<'a> {
+    builder: &'a TreeBuilder,
+    /// Directories whose lower entries the archive hides.
+    opaque: &'a HashSet<NodeId>,
+    /// Entries of the stack without the layer, by directory and name, where it has others or none.
+    before: HashMap<(NodeId, &'a [u8]), NodeId>,
+    /// Directories in `found`; `None` for those below a removed name.
+    indices: HashMap<NodeId, Option<usize>>,
+    found: LayerChange,
+}
+
+impl<'a> Search<'a> {
+    /// `builder` has all layers up to this one, and records the changes that it makes.
+    fn new(builder: &'a TreeBuilder, opaque: &'a HashSet<NodeId>, is_lowest: bool) -> Self {
         let root = Dir {
             node: NodeId::ROOT,
             entry: None,
@@ -214,44 +218,104 @@ impl LayerChange {
             is_opaque: false,
             is_needed: true,
         };
-        let mut found = Self { dirs: vec![root], files: Vec::new(), hidden: Vec::new() };
-        let is_dir = |entry: &Entry| builder.node(entry.node).kind == FileKind::Directory;
-        let mut at = 0;
-        while let Some(&Dir { node, is_merged, .. }) = found.dirs.get(at) {
-            let lower = if is_merged { below.of(node) } else { &[] };
-            for pair in merged(builder, lower, now.of(node)) {
-                match pair {
-                    (Some(old), None) => found.hidden.push((at, *old)),
-                    (old, Some(new)) if is_dir(new) => {
-                        let is_same = old.is_some_and(|old| old.node == new.node);
-                        // A directory of another number was removed and made again.
-                        let hides =
-                            old.is_some_and(is_dir) && (!is_same || opaque.contains(&new.node));
-                        found.dirs.push(Dir {
-                            node: new.node,
-                            entry: Some((at, *new)),
-                            is_merged: is_same && !hides,
-                            is_opaque: hides,
-                            is_needed: hides || touched.contains(&new.node),
-                        });
-                    }
-                    (_, Some(new)) if touched.contains(&new.node) => found.files.push((at, *new)),
-                    _ => {}
-                }
-            }
-            at += 1;
-        }
-        for (dir, _) in found.files.iter().chain(&found.hidden) {
-            found.dirs[*dir].is_needed = true;
-        }
-        for at in (1..found.dirs.len()).rev() {
-            if let (true, Some((parent, _))) = (found.dirs[at].is_needed, found.dirs[at].entry) {
-                found.dirs[parent].is_needed = true;
-            }
-        }
-        found
+        let before = builder.removed().iter();
+        let before = before.map(|old| ((old.parent, builder.name(old)), old.node)).collect();
+        let indices = HashMap::from([(NodeId::ROOT, Some(0))]);
+        let found = LayerChange { dirs: vec![root], files: Vec::new(), hidden: Vec::new() };
+        Self { builder, opaque, before, indices, found }
     }
 
+    /// Finds the change of a layer that touched these files.
+    fn run(mut self, touched: &HashSet<NodeId>) -> LayerChange {
+        let builder = self.builder;
+        // In an order that does not depend on the sets'.
+        let mut nodes: Vec<NodeId> = touched.union(self.opaque).copied().collect();
+        nodes.sort_unstable();
+        for node in nodes {
+            if builder.node(node).kind == FileKind::Directory {
+                if let Some(at) = self.dir(node) {
+                    self.found.dirs[at].is_needed |= touched.contains(&node);
+                }
+                continue;
+            }
+            for entry in builder.names_of(node) {
+                if let Some(at) = self.dir(entry.parent) {
+                    self.found.files.push((at, entry));
+                }
+            }
+        }
+        for old in builder.removed() {
+            if builder.child(old.parent, builder.name(old)).is_some() {
+                continue;
+            }
+            if let Some(at) = self.dir(old.parent).filter(|&at| self.found.dirs[at].is_merged) {
+                self.found.hidden.push((at, *old));
+            }
+        }
+        let LayerChange { dirs, files, hidden } = &mut self.found;
+        for (dir, _) in files.iter().chain(hidden.iter()) {
+            dirs[*dir].is_needed = true;
+        }
+        for at in (1..dirs.len()).rev() {
+            if let (true, Some((parent, _))) = (dirs[at].is_needed, dirs[at].entry) {
+                dirs[parent].is_needed = true;
+            }
+        }
+        self.found
+    }
+
+    /// The index of a directory, which is added behind its parents. `None` if it is not in the stack
+    /// any more.
+    fn dir(&mut self, node: NodeId) -> Option<usize> {
+        let mut missing = Vec::new();
+        let mut at = node;
+        let mut parent = loop {
+            if let Some(&known) = self.indices.get(&at) {
+                break known;
+            }
+            // A directory has one name.
+            match self.builder.names_of(at).first() {
+                Some(entry) => {
+                    missing.push(*entry);
+                    at = entry.parent;
+                }
+                None => {
+                    self.indices.insert(at, None);
+                    break None;
+                }
+            }
+        };
+        for entry in missing.into_iter().rev() {
+            parent = parent.map(|parent| self.add(parent, entry));
+            self.indices.insert(entry.node, parent);
+        }
+        parent
+    }
+
+    /// Adds a directory with this entry in another one. Returns its index.
+    fn add(&mut self, parent: usize, entry: Entry) -> usize {
+        let builder = self.builder;
+        let is_old = !builder.is_new(entry.node);
+        let before = || self.before.get(&(entry.parent, builder.name(&entry))).copied();
+        let old = if is_old { Some(entry.node) } else { before() };
+        let old = old.filter(|_| self.found.dirs[parent].is_merged);
+        // A directory of another number was removed and made again.
+        let hides = old.is_some_and(|old| {
+            let is_dir = builder.node(old).kind == FileKind::Directory;
+            is_dir && (old != entry.node || self.opaque.contains(&entry.node))
+        });
+        self.found.dirs.push(Dir {
+            node: entry.node,
+            entry: Some((parent, entry)),
+            is_merged: old == Some(entry.node) && !hides,
+            is_opaque: hides,
+            is_needed: hides,
+        });
+        self.found.dirs.len() - 1
+    }
+}
+
+impl LayerChange {
     /// The layer's tree.
     fn tree(
         &self,
@@ -353,28 +417,5 @@ impl Marks<'_> {
     pub(super) fn refused(self, path: &str) -> FsError {
         let what = "a character device 0:0, which overlayfs takes for a whiteout";
         FsError::Unsupported(format!("{}: {path}: {what}", self.layer))
-    }
-}
-
-/// Pairs the entries of two sorted lists by name.
-fn merged<'a>(
-    builder: &TreeBuilder,
-    old: &'a [Entry],
-    new: &'a [Entry],
-) -> Vec<(Option<&'a Entry>, Option<&'a Entry>)> {
-    let (mut old, mut new) = (old.iter().peekable(), new.iter().peekable());
-    let mut pairs = Vec::new();
-    loop {
-        let order = match (old.peek(), new.peek()) {
-            (None, None) => return pairs,
-            (Some(_), None) => Ordering::Less,
-            (None, Some(_)) => Ordering::Greater,
-            (Some(old), Some(new)) => builder.name(old).cmp(builder.name(new)),
-        };
-        pairs.push(match order {
-            Ordering::Less => (old.next(), None),
-            Ordering::Greater => (None, new.next()),
-            Ordering::Equal => (old.next(), new.next()),
-        });
     }
 }
