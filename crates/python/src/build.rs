@@ -170,14 +170,17 @@ functions! {
     /// `layers.json`, the list of them, in the directory `output`. The lowest layer is the first.
     ///
     /// The files appear when all are complete. `progress(done, total)` is called with bytes of one image
-    /// after another. The parameters are the options of `seekless build --layers`.
+    /// after another. The parameters are the options of `seekless build --layers`. With `reuse`,
+    /// images of an earlier run that would be the same are kept, and others of that run replaced.
     fn build_layers(
         py, options, source: AnyPath, output: AnyPath,
         *,
         whiteouts: &str = "overlay",
+        reuse: bool = false,
     ) -> Vec<BuiltLayer> {
         let form = choice("whiteouts", whiteouts, &WHITEOUTS).map_err(|error| raise(py, &error))?;
-        let work = options.apply(py, Build::of([source]))?;
+        let build = Build::of([source]);
+        let work = options.apply(py, if reuse { build.reuse() } else { build })?;
         let layers = work.run(py, move |build| build.write_layers(output, form))?;
         Ok(layers.into_iter().map(BuiltLayer::from).collect())
     }
@@ -296,12 +299,24 @@ pub(crate) struct BuiltLayer {
     size: u64,
     /// Files of all kinds in it, whiteouts included.
     files: u64,
+    /// The SHA-256 of the image.
+    sha256: String,
+    /// Whether the image is that of an earlier run.
+    reused: bool,
 }
 
 impl From<seekless::BuiltLayer> for BuiltLayer {
     fn from(layer: seekless::BuiltLayer) -> Self {
-        let seekless::BuiltLayer { diff_id, digest, chain_id, file, len, files, .. } = layer;
-        Self { diff_id, digest, chain_id, file, size: len, files }
+        Self {
+            diff_id: layer.diff_id,
+            digest: layer.digest,
+            chain_id: layer.chain_id,
+            file: layer.file,
+            size: layer.len,
+            files: layer.files,
+            sha256: layer.sha256,
+            reused: layer.is_reused,
+        }
     }
 }
 

@@ -175,6 +175,17 @@ def test_each_layer_becomes_an_image(tmp_path: Path) -> None:
     assert upper.stat("/a").kind == "char-device"
     assert not upper.exists("/.wh.a")
 
+    for one in layers:
+        found = hashlib.sha256((out / one.file).read_bytes()).hexdigest()
+        assert (one.sha256, one.reused) == (f"sha256:{found}", False)
+    again = sk.build_layers(
+        tmp_path / "image", out, trace=sk.Trace.of_paths(["/b"]), reuse=True
+    )
+    assert [one.reused for one in again] == [True, True]
+    plain = sk.build_layers(tmp_path / "image", out, reuse=True, label="new")
+    assert [one.reused for one in plain] == [False, False]
+    assert sk.open(out / plain[0].file).volume.label == "new"
+
     (tmp_path / "upper.tar").write_bytes(archives[1])
     sk.build(tmp_path / "upper.tar", tmp_path / "upper.img", whiteouts="overlay")
     assert sk.open(tmp_path / "upper.img").stat("/a").kind == "char-device"

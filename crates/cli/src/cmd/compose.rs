@@ -101,6 +101,7 @@ Examples:
   seekless build docker://debian:12 -o disk.img
   seekless build docker://localhost:5000/app overlay/ -o disk.img --platform linux/arm64
   seekless build oci-layout/ --layers -o layers/
+  seekless build oci-layout/ --layers -o layers/ --reuse
   seekless build oci-layout/ --layers --whiteouts overlay-user -o user-layers/
   seekless build rootfs/ -o disk.img --size +1G
   seekless build rootfs/ -o disk.img --free 20%
@@ -548,6 +549,7 @@ fn write_per_layer(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failur
         },
         directory: &args.output,
         force: args.force,
+        reuses: args.layers.reuses(),
         reflink: args.reflink.mode(),
         progress: &shown,
         stop: &Stop::new(),

@@ -28,6 +28,7 @@ mod manifests;
 mod options;
 mod per_layer;
 mod refusals;
+mod reuse;
 mod selected;
 mod shared;
 mod sizes;

@@ -1,6 +1,7 @@
 //! An image for each layer of a container image, to be laid over one another by overlayfs when they
 //! are mounted.
 
+mod reuse;
 mod traces;
 
 pub use seekless_source::oci::{Apart, Whiteouts};
@@ -8,11 +9,13 @@ pub use seekless_source::oci::{Apart, Whiteouts};
 use crate::build::Build;
 use crate::formats::Options;
 use crate::write::Destination;
+use rayon::prelude::*;
+use reuse::{Earlier, Inputs, Present};
 use seekless_fs::format::OpenOptions;
 use seekless_fs::term::{Term, Text};
 use seekless_images::output::{self, in_the_way};
 use seekless_images::targets::{OutputFormat, Target};
-use seekless_images::{Error, Place, Progress, ReflinkMode, Stop};
+use seekless_images::{Error, ErrorKind, Place, Progress, ReflinkMode, Stop};
 use seekless_layout::planner::Storage;
 use seekless_layout::trace::Events;
 use seekless_units::ByteLen;
@@ -47,6 +50,9 @@ pub struct LayersBuild<'a> {
     pub directory: &'a Path,
     /// Whether existing files are replaced.
     pub force: bool,
+    /// Whether images of an earlier run are used again, or replaced if their inputs were others.
+    /// Without `force`, files that the list of that run does not describe are errors.
+    pub reuses: bool,
     /// Whether contents are cloned.
     pub reflink: ReflinkMode,
     /// Receives the progress of the work.
@@ -73,6 +79,27 @@ pub struct LayerWritten {
     pub format: String,
     /// The number of its files of all kinds, whiteouts included.
     pub files: u64,
+    /// The SHA-256 of all that the image depends on: the chain ID, the layer's files and their
+    /// attributes, the options of the volume, the accesses that lay it out, and the version of this
+    /// program. Images with the same inputs are equal.
+    pub inputs: String,
+    /// The SHA-256 of the image.
+    pub sha256: String,
+    /// Whether the image is that of an earlier run.
+    pub is_reused: bool,
+}
+
+/// An image that is to be written, or used again.
+struct Planned {
+    chain_id: String,
+    /// The name of its file.
+    file: String,
+    options: Options,
+    inputs: String,
+    /// Where it is written; `None` if it is used again.
+    target: Option<Target>,
+    /// The SHA-256 of the image, empty before it is written.
+    sha256: String,
 }
 
 impl LayersBuild<'_> {
@@ -83,7 +110,8 @@ impl LayersBuild<'_> {
     /// [`ErrorKind::Usage`](seekless_images::ErrorKind) for a format without device nodes and
     /// attributes, and for a directory that is another file;
     /// [`ErrorKind::System`](seekless_images::ErrorKind) for files that exist, unless they are
-    /// replaced; as [`Build::write`].
+    /// replaced or used again; [`ErrorKind::Corrupt`](seekless_images::ErrorKind) for a damaged list
+    /// of an earlier run, unless it is replaced; as [`Build::write`].
     pub fn write(&self) -> Result<Vec<LayerWritten>, Error> {
         check(&(self.options)()?, self.whiteouts)?;
         let is_new = create(self.directory)?;
@@ -97,20 +125,22 @@ impl LayersBuild<'_> {
 
     fn write_in(&self) -> Result<Vec<LayerWritten>, Error> {
         let list = self.directory.join(LIST);
-        if !self.force && list.symlink_metadata().is_ok() {
-            return Err(in_the_way(
-                &list,
-                Text::from("use ").then(Term::Force).then(" to replace it"),
-            ));
+        let earlier = match self.reuses.then(|| Earlier::read(self.directory)) {
+            Some(Err(error)) if !self.force || error.kind() != ErrorKind::Corrupt => {
+                return Err(error);
+            }
+            Some(Ok(earlier)) => earlier,
+            _ => None,
+        };
+        if !self.force && earlier.is_none() && list.symlink_metadata().is_ok() {
+            return Err(in_the_way(&list, reuse::to_replace()));
         }
         let layers = &self.image.layers;
-        let targets: Vec<Target> =
-            (0..layers.len()).map(|nth| self.target(nth)).collect::<Result<_, _>>()?;
         let trees = layers.iter().map(|layer| layer.source.tree()).collect();
         let traces = traces::split(self.traces, self.image.whole.tree(), trees);
-        let chain_ids = chain_ids(layers.iter().map(|layer| &layer.diff_id));
-        let mut lens = Vec::with_capacity(layers.len());
-        for (nth, (layer, target)) in layers.iter().zip(&targets).enumerate() {
+        let mut planned = self.plan(&traces, &earlier.unwrap_or_default())?;
+        for (nth, (layer, planned)) in layers.iter().zip(&planned).enumerate() {
+            let Some(target) = &planned.target else { continue };
             let build = Build {
                 source: layer.source.as_ref(),
                 name: &format!("{}: layer {nth}", self.name),
@@ -119,39 +149,121 @@ impl LayersBuild<'_> {
                 destination: Destination::whole(target),
                 progress: self.progress,
             };
-            lens.push(build.write(&self.options_of(&chain_ids[nth])?, None)?.len);
+            build.write(&planned.options, None)?;
         }
-        // An older list must not stand beside images that it does not describe.
-        match fs::remove_file(&list) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(Error::io(list.display(), &error));
+        Self::digest(&mut planned)?;
+        if planned.iter().any(|one| one.target.is_some()) {
+            // An older list must not stand beside images that it does not describe.
+            match fs::remove_file(&list) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(Error::io(list.display(), &error));
+                }
+                _ => {}
             }
-            _ => {}
         }
-        targets.into_iter().try_for_each(Target::finish)?;
-        let parts = chain_ids.into_iter().zip(lens).enumerate();
-        let written: Vec<LayerWritten> = parts
-            .map(|(nth, (chain_id, len))| self.written(nth, chain_id, len))
-            .collect::<Result<_, _>>()?;
-        let text = self.list(&written).to_string();
-        output::replace(&list, |out| writeln!(out, "{text}"))?;
+        let written = self.finish(planned)?;
+        let text = format!("{}\n", self.list(&written));
+        if fs::read(&list).ok().as_deref() != Some(text.as_bytes()) {
+            output::replace(&list, |out| out.write_all(text.as_bytes()))?;
+        }
         Ok(written)
     }
 
+    /// Decides which images are used again, and begins the others. `traces` are those of each layer.
+    fn plan(&self, traces: &[Vec<Events>], earlier: &Earlier) -> Result<Vec<Planned>, Error> {
+        let layers = &self.image.layers;
+        let mut planned = Vec::with_capacity(layers.len());
+        for (nth, chain_id) in chain_ids(layers.iter().map(|layer| &layer.diff_id)).enumerate() {
+            let options = self.options_of(&chain_id)?;
+            let inputs = Inputs {
+                chain_id: &chain_id,
+                tree: layers[nth].source.tree(),
+                options: &options,
+                traces: &traces[nth],
+                storage: self.storage,
+            };
+            let inputs = inputs.digest();
+            planned.push(Planned {
+                chain_id,
+                file: self.file(nth),
+                options,
+                inputs,
+                target: None,
+                sha256: String::new(),
+            });
+        }
+        let (directory, stop) = (self.directory, self.stop);
+        let present = planned
+            .par_iter()
+            .map(|one| earlier.present(directory, (&one.file, &one.inputs), stop));
+        let present: Vec<Present> = present.collect::<Result<_, Error>>()?;
+        for (one, present) in planned.iter_mut().zip(present) {
+            let path = directory.join(&one.file);
+            let is_replaced = match present {
+                Present::Same(sha256) => {
+                    one.sha256 = sha256;
+                    continue;
+                }
+                Present::Outdated => true,
+                Present::Foreign { is_listed } if self.reuses && !self.force => {
+                    return Err(reuse::foreign(&path, is_listed));
+                }
+                Present::Foreign { is_listed } => {
+                    if is_listed {
+                        tracing::warn!(
+                            "{}: not the image that {LIST} describes: it is replaced",
+                            path.display()
+                        );
+                    }
+                    self.force
+                }
+                Present::Missing => self.force,
+            };
+            let target = Target::create(&path, is_replaced, Some(OutputFormat::Raw))?;
+            let target = target.with_reflink(self.reflink)?.with_stop(self.stop.clone());
+            one.target = Some(target);
+        }
+        Ok(planned)
+    }
+
+    /// Computes the digests of the images that were written.
+    fn digest(planned: &mut [Planned]) -> Result<(), Error> {
+        planned.par_iter_mut().try_for_each(|one| {
+            let Some(target) = &one.target else { return Ok(()) };
+            let device = target.written().expect("the image was written to it");
+            one.sha256 = reuse::sha256(device.as_ref())
+                .map_err(|error| Error::from(error).about(target.path().display()))?;
+            Ok(())
+        })
+    }
+
+    /// Gives the images their names. Returns the entries of the list.
+    fn finish(&self, mut planned: Vec<Planned>) -> Result<Vec<LayerWritten>, Error> {
+        let is_reused: Vec<bool> = planned.iter().map(|one| one.target.is_none()).collect();
+        let targets = planned.iter_mut().filter_map(|one| one.target.take());
+        targets.collect::<Vec<_>>().into_iter().try_for_each(Target::finish)?;
+        let entries = planned.into_iter().zip(is_reused).enumerate();
+        entries.map(|(nth, (one, is_reused))| self.entry(nth, one, is_reused)).collect()
+    }
+
     /// The entry of the list for a layer whose image is finished.
-    fn written(&self, nth: usize, chain_id: String, len: ByteLen) -> Result<LayerWritten, Error> {
+    fn entry(&self, nth: usize, one: Planned, is_reused: bool) -> Result<LayerWritten, Error> {
         let layer = &self.image.layers[nth];
-        let file = self.file(nth);
+        let path = self.directory.join(&one.file);
         let options = OpenOptions { ignore_checksums: false, skip_journal: false };
-        let image = seekless_images::open(&self.directory.join(&file), &Place::default(), options)?;
+        let image = seekless_images::open(&path, &Place::default(), options)?;
+        let meta = fs::metadata(&path).map_err(|error| Error::io(path.display(), &error))?;
         Ok(LayerWritten {
             diff_id: format!("sha256:{}", layer.diff_id),
             digest: format!("sha256:{}", layer.digest),
-            chain_id,
-            file,
-            len,
+            chain_id: one.chain_id,
+            file: one.file,
+            len: ByteLen::new(meta.len()),
             format: image.geometry().format.to_string(),
             files: u64::try_from(layer.source.tree().nodes().len()).unwrap_or(u64::MAX),
+            inputs: one.inputs,
+            sha256: one.sha256,
+            is_reused,
         })
     }
 
@@ -168,6 +280,8 @@ impl LayersBuild<'_> {
                 "bytes": one.len.get(),
                 "format": one.format,
                 "files": one.files,
+                "inputs": one.inputs,
+                "sha256": one.sha256,
             })
         };
         let whiteouts = match self.whiteouts {
@@ -186,12 +300,6 @@ impl LayersBuild<'_> {
         let width = layers.len().saturating_sub(1).to_string().len().max(2);
         let digits = layers[nth].diff_id.get(..SHOWN_DIGITS).unwrap_or_default();
         format!("{nth:0width$}-{digits}.img")
-    }
-
-    fn target(&self, nth: usize) -> Result<Target, Error> {
-        let path = self.directory.join(self.file(nth));
-        let target = Target::create(&path, self.force, Some(OutputFormat::Raw))?;
-        Ok(target.with_reflink(self.reflink)?.with_stop(self.stop.clone()))
     }
 
     /// The options of a layer's volume.
@@ -237,8 +345,8 @@ fn create(directory: &Path) -> Result<bool, Error> {
 
 /// For each layer, the digest of it and those below it (image specification of OCI, "Layer
 /// ChainID").
-fn chain_ids<'a>(diff_ids: impl Iterator<Item = &'a String>) -> Vec<String> {
-    let chain = diff_ids.scan(None::<String>, |below, diff_id| {
+fn chain_ids<'a>(diff_ids: impl Iterator<Item = &'a String>) -> impl Iterator<Item = String> {
+    diff_ids.scan(None::<String>, |below, diff_id| {
         let own = match below {
             Some(below) => sha256(format!("{below} sha256:{diff_id}").as_bytes()),
             None => diff_id.clone(),
@@ -246,8 +354,7 @@ fn chain_ids<'a>(diff_ids: impl Iterator<Item = &'a String>) -> Vec<String> {
         let chain_id = format!("sha256:{own}");
         *below = Some(chain_id.clone());
         Some(chain_id)
-    });
-    chain.collect()
+    })
 }
 
 fn sha256(bytes: &[u8]) -> String {

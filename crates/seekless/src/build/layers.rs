@@ -48,12 +48,24 @@ pub struct BuiltLayer {
     pub len: u64,
     /// Files of all kinds in it, whiteouts included.
     pub files: u64,
+    /// The SHA-256 of the image: `sha256:` and hexadecimal digits.
+    pub sha256: String,
+    /// Whether the image is that of an earlier run ([`Build::reuse`]).
+    pub is_reused: bool,
 }
 
 impl From<LayerWritten> for BuiltLayer {
     fn from(layer: LayerWritten) -> Self {
-        let LayerWritten { diff_id, digest, chain_id, file, len, format: _, files } = layer;
-        Self { diff_id, digest, chain_id, file, len: len.get(), files }
+        Self {
+            diff_id: layer.diff_id,
+            digest: layer.digest,
+            chain_id: layer.chain_id,
+            file: layer.file,
+            len: layer.len.get(),
+            files: layer.files,
+            sha256: layer.sha256,
+            is_reused: layer.is_reused,
+        }
     }
 }
 
@@ -82,6 +94,9 @@ impl Build {
     ///     let image = seekless::open(images.join(&layer.file))?;
     ///     assert_eq!(image.volume().format, "ext4");
     /// }
+    /// // Again: the images are there, and are those that would be written.
+    /// let again = Build::of([&image]).reuse().write_layers(&images, Whiteouts::Overlay)?;
+    /// assert!(again.iter().all(|layer| layer.is_reused));
     /// # Ok(())
     /// # }
     /// ```
@@ -127,6 +142,7 @@ impl Build {
             uuid: self.uuid.filter(|uuid| *uuid != [0; 16]),
             directory,
             force: self.replaces,
+            reuses: self.reuses,
             reflink: self.reflink.into(),
             progress: self.progress.as_ref(),
             stop: &self.stop,

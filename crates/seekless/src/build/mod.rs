@@ -173,6 +173,7 @@ pub struct Build {
     storage: LaidOutFor,
     reflink: Reflink,
     replaces: bool,
+    reuses: bool,
     progress: Arc<dyn Progress>,
     stop: Stop,
 }
@@ -224,6 +225,7 @@ impl Build {
             storage: LaidOutFor::Disk,
             reflink: Reflink::Auto,
             replaces: false,
+            reuses: false,
             progress: Arc::new(Unwatched),
             stop: Stop::new(),
         }
@@ -594,6 +596,16 @@ impl Build {
         self
     }
 
+    /// Keeps images of layers that an earlier [`write_layers`](Self::write_layers) wrote into the
+    /// directory, if this one would write the same; replaces its other ones. `layers.json` must
+    /// describe them: another file in the place of an image is an error unless [`replace`](Self::replace)
+    /// is given.
+    #[must_use]
+    pub fn reuse(mut self) -> Self {
+        self.reuses = true;
+        self
+    }
+
     /// Tells this how far the work is.
     #[must_use]
     pub fn progress(mut self, progress: Arc<dyn Progress>) -> Self {
@@ -652,6 +664,9 @@ impl Build {
     fn compose(&self, path: &Path) -> Result<Built, Error> {
         // Wrong options are an error before anything is opened.
         self.settings(self.size, None)?;
+        if self.reuses {
+            return Err(Error::usage("only images of layers are used again"));
+        }
         sources::refuse_inside(path, &self.sources)?;
         let target = Target::create(path, self.replaces, None)?;
         let target = target.with_reflink(self.reflink.into())?.with_stop(self.stop.clone());

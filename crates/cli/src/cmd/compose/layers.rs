@@ -22,6 +22,10 @@ pub(super) struct LayerArgs {
         ]
     )]
     layers: bool,
+    /// With --layers, keep images of an earlier run that layers.json in the directory describes, if
+    /// they are what this run would write; replace those that are not
+    #[arg(long, requires = "layers")]
+    reuse: bool,
     /// Form of whiteouts in the images of --layers [default: overlay], or in that of SOURCE, the
     /// archive of one layer [default: keep]
     #[arg(long, value_enum, value_name = "FORM", conflicts_with = "definitions")]
@@ -53,6 +57,11 @@ impl LayerArgs {
         self.layers
     }
 
+    /// Whether images of an earlier run are used again.
+    pub(super) fn reuses(&self) -> bool {
+        self.reuse
+    }
+
     /// The form of whiteouts in the images of layers.
     pub(super) fn whiteouts(&self) -> Whiteouts {
         self.whiteouts.map_or(Whiteouts::Overlay, Whiteouts::from)
@@ -71,7 +80,8 @@ pub(super) fn tell(directory: &Path, written: &[LayerWritten]) {
     say!("{directory}: {} {word}", written.len());
     for one in written {
         let (size, files) = (format_size(one.len), grouped(one.files));
-        say!("  {}  {size:>8}, {}, {files} files", one.file, one.format);
+        let reused = if one.is_reused { ", reused" } else { "" };
+        say!("  {}  {size:>8}, {}, {files} files{reused}", one.file, one.format);
     }
     let order: Vec<&str> = written.iter().rev().map(|one| one.file.as_str()).collect();
     if order.len() > 1 {
