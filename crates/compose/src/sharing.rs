@@ -1,5 +1,6 @@
 //! The chunks that images share, and those that a program must fetch though others are cached.
 
+use seekless_device::BlockDevice;
 use seekless_fs::format::OpenOptions;
 use seekless_fs::{FsError, Inspect};
 use seekless_images::{Error, ErrorKind, Place};
@@ -178,20 +179,47 @@ pub fn stored_bytes(
     codec: Codec,
 ) -> Result<BTreeMap<ByteLen, u64>, Error> {
     let (path, inspect) = image;
+    match fetched {
+        Some(fetched) => {
+            let device = seekless_images::device_in_use(path, place)?;
+            let bytes = |it: &Fetched| in_store(codec, (path, device.as_ref()), &it.missing);
+            fetched.iter().map(|(&size, it)| Ok((size, bytes(it)?))).collect()
+        }
+        None => stored_bytes_of(path, place, &in_bytes(requests, inspect), sizes, codec),
+    }
+}
+
+/// As [`stored_bytes`] without cached chunks, for requests that are ranges of bytes of the file
+/// system.
+///
+/// # Errors
+/// As [`stored_bytes`].
+pub fn stored_bytes_of(
+    path: &Path,
+    place: &Place,
+    requests: &[Range<u64>],
+    sizes: &[ByteLen],
+    codec: Codec,
+) -> Result<BTreeMap<ByteLen, u64>, Error> {
     // The image was opened, and a device in use warned of, for the requests.
     let device = seekless_images::device_in_use(path, place)?;
-    let bytes = |chunks: &[Range<u64>]| {
-        codec.stored_bytes(device.as_ref(), chunks).map_err(|error| match error {
-            StoreError::Device(error) => Error::from(FsError::from(error)).about(path.display()),
-            StoreError::Compress(_) => Error::new(ErrorKind::System, error.to_string()),
-        })
+    let of_size = |&size: &ByteLen| {
+        let chunks = touched(size, requests, device.len());
+        Ok((size, in_store(codec, (path, device.as_ref()), &chunks)?))
     };
-    if let Some(fetched) = fetched {
-        return fetched.iter().map(|(&size, it)| Ok((size, bytes(&it.missing)?))).collect();
-    }
-    let requests = in_bytes(requests, inspect);
-    let of_size = |&size: &ByteLen| Ok((size, bytes(&touched(size, &requests, device.len()))?));
     sizes.iter().map(of_size).collect()
+}
+
+/// The bytes that a store sends for these chunks.
+fn in_store(
+    codec: Codec,
+    (path, device): (&Path, &dyn BlockDevice),
+    chunks: &[Range<u64>],
+) -> Result<u64, Error> {
+    codec.stored_bytes(device, chunks).map_err(|error| match error {
+        StoreError::Device(error) => Error::from(FsError::from(error)).about(path.display()),
+        StoreError::Compress(_) => Error::new(ErrorKind::System, error.to_string()),
+    })
 }
 
 fn unit(size: ByteLen) -> Result<Unit, Error> {

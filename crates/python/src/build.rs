@@ -6,7 +6,9 @@ use crate::records::{repr, to_dict};
 use crate::trace::Traces;
 use crate::work::{self, Interrupted, Watched};
 use pyo3::prelude::*;
-use seekless::{Build, Error, Format, LaidOutFor, Reflink, Stop, Whiteouts};
+use seekless::{
+    Architecture, Build, Error, Format, LaidOutFor, OutputFormat, Reflink, Stop, Whiteouts,
+};
 use serde::Serialize;
 
 const FORMATS: [(&str, Format); 7] = [
@@ -29,6 +31,23 @@ const WHITEOUTS: [(&str, Whiteouts); 3] = [
     ("overlay", Whiteouts::Overlay),
     ("overlay-user", Whiteouts::OverlayUser),
     ("keep", Whiteouts::Keep),
+];
+
+const OUTPUT_FORMATS: [(&str, OutputFormat); 6] = [
+    ("raw", OutputFormat::Raw),
+    ("qcow2", OutputFormat::Qcow2),
+    ("simg", OutputFormat::Simg),
+    ("vhd", OutputFormat::Vhd),
+    ("vhdx", OutputFormat::Vhdx),
+    ("vmdk", OutputFormat::Vmdk),
+];
+
+const ARCHITECTURES: [(&str, Architecture); 5] = [
+    ("x86", Architecture::X86),
+    ("x86-64", Architecture::X86_64),
+    ("arm", Architecture::Arm),
+    ("arm64", Architecture::Arm64),
+    ("riscv64", Architecture::Riscv64),
 ];
 
 /// The value of a parameter that has a word for each.
@@ -67,7 +86,7 @@ macro_rules! functions {
     };
     (@options $(#[$meta:meta])* { $($field:ident: $type:ty = $default:tt,)* }) => {
         $(#[$meta])*
-        struct Options<'a, 'py> {
+        struct Options<'a> {
             $($field: $type,)*
         }
     };
@@ -92,18 +111,15 @@ macro_rules! functions {
             $($field: $type,)*
             $($own: $own_type,)*
         ) -> PyResult<$returned> {
-            let $options: Options<'a, 'py> = Options { $($field,)* };
+            let $options: Options<'a> = Options { $($field,)* };
             $body
         }
     };
 }
 
 functions! {
-    /// Options of one image and of the images of layers.
+    /// Options of one image, of the images of layers and of disks.
     options {
-        format: &'a str = "ext4",
-        label: &'a str = "",
-        uuid: Option<Bound<'py, PyAny>> = None,
         block_size: Option<u32> = None,
         features: &'a str = "",
         source_date_epoch: Option<i64> = None,
@@ -130,6 +146,9 @@ functions! {
     fn build(
         py, options, source: Paths, output: AnyPath,
         *,
+        format: &str = "ext4",
+        label: &str = "",
+        uuid: Option<Bound<'py, PyAny>> = None,
         size: Option<u64> = None,
         free: u64 = 0,
         drop: Option<&str> = None,
@@ -138,9 +157,11 @@ functions! {
         freed: Option<&str> = None,
         move_budget: u64 = 0,
         whiteouts: Option<&str> = None,
+        output_format: Option<&str> = None,
     ) -> Built {
         let wrong = |error: Error| raise(py, &error);
-        let mut work = options.apply(py, Build::of(source.into_vec()))?;
+        let build = of_volume(py, Build::of(source.into_vec()), format, label, uuid)?;
+        let mut work = options.apply(py, in_format(py, build, output_format)?)?;
         let mut build = work.build.free(free).move_budget(move_budget);
         if let Some(size) = size {
             build = build.size(size);
@@ -175,15 +196,66 @@ functions! {
     fn build_layers(
         py, options, source: AnyPath, output: AnyPath,
         *,
+        format: &str = "ext4",
+        label: &str = "",
+        uuid: Option<Bound<'py, PyAny>> = None,
         whiteouts: &str = "overlay",
         reuse: bool = false,
     ) -> Vec<BuiltLayer> {
         let form = choice("whiteouts", whiteouts, &WHITEOUTS).map_err(|error| raise(py, &error))?;
-        let build = Build::of([source]);
+        let build = of_volume(py, Build::of([source]), format, label, uuid)?;
         let work = options.apply(py, if reuse { build.reuse() } else { build })?;
         let layers = work.run(py, move |build| build.write_layers(output, form))?;
         Ok(layers.into_iter().map(BuiltLayer::from).collect())
     }
+
+    /// Makes a disk with a GUID partition table and the partitions that the files `*.conf` of the
+    /// directory `definitions` define, as those of systemd-repart. `CopyFiles=` copies from the
+    /// source, or from several, which are laid over each other; `size` is that of the disk.
+    ///
+    /// The file appears when it is complete. `progress(done, total)` is called with bytes of one
+    /// partition after another. The parameters are the options of `seekless build --definitions`.
+    fn build_disk(
+        py, options, source: Paths, output: AnyPath, definitions: AnyPath,
+        *,
+        architecture: &str = "x86-64",
+        size: Option<u64> = None,
+        output_format: Option<&str> = None,
+    ) -> BuiltDisk {
+        let architecture = choice("architecture", architecture, &ARCHITECTURES);
+        let build = Build::of(source.into_vec());
+        let build = build.architecture(architecture.map_err(|error| raise(py, &error))?);
+        let mut work = options.apply(py, in_format(py, build, output_format)?)?;
+        if let Some(size) = size {
+            work.build = work.build.size(size);
+        }
+        let disk = work.run(py, move |build| build.write_disk(output, definitions))?;
+        let partitions = disk.partitions.into_iter().map(BuiltPartition::from).collect();
+        Ok(BuiltDisk { size: disk.len, partitions })
+    }
+}
+
+/// Sets the options of a single volume.
+fn of_volume(
+    py: Python<'_>,
+    build: Build,
+    format: &str,
+    label: &str,
+    uuid: Option<Bound<'_, PyAny>>,
+) -> PyResult<Build> {
+    let format = choice("format", format, &FORMATS).map_err(|error| raise(py, &error))?;
+    let build = build.format(format).label(label);
+    Ok(match uuid {
+        Some(uuid) => build.uuid(uuid_bytes(&uuid)?),
+        None => build,
+    })
+}
+
+/// Sets the format of the file.
+fn in_format(py: Python<'_>, build: Build, format: Option<&str>) -> PyResult<Build> {
+    let Some(word) = format else { return Ok(build) };
+    let format = choice("output_format", word, &OUTPUT_FORMATS);
+    Ok(build.output_format(format.map_err(|error| raise(py, &error))?))
 }
 
 /// A build with its options, before it runs.
@@ -208,19 +280,14 @@ impl Work {
     }
 }
 
-impl Options<'_, '_> {
+impl Options<'_> {
     fn apply(self, py: Python<'_>, build: Build) -> PyResult<Work> {
         let wrong = |error: Error| raise(py, &error);
         let mut build = build
-            .format(choice("format", self.format, &FORMATS).map_err(wrong)?)
-            .label(self.label)
             .features(self.features)
             .chunk(self.chunk)
             .laid_out_for(storage(self.storage).map_err(wrong)?)
             .reflink(reflink(self.reflink).map_err(wrong)?);
-        if let Some(uuid) = self.uuid {
-            build = build.uuid(uuid_bytes(&uuid)?);
-        }
         if let Some(block_size) = self.block_size {
             build = build.block_size(block_size);
         }
@@ -280,6 +347,77 @@ impl Built {
 
     fn __repr__(&self) -> String {
         repr("Built", self)
+    }
+}
+
+/// A disk that was made.
+#[pyclass(frozen, get_all, eq, module = "seekless")]
+#[derive(PartialEq, Eq, Serialize)]
+pub(crate) struct BuiltDisk {
+    /// Bytes of the disk.
+    size: u64,
+    /// Its partitions, in order; the first has the number 1.
+    partitions: Vec<BuiltPartition>,
+}
+
+#[pymethods]
+impl BuiltDisk {
+    /// The same as a dictionary.
+    fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        to_dict(py, self)
+    }
+
+    fn __repr__(&self) -> String {
+        repr("BuiltDisk", self)
+    }
+}
+
+/// A partition of such a disk.
+#[pyclass(frozen, get_all, eq, module = "seekless")]
+#[derive(Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct BuiltPartition {
+    /// The byte of the disk that it begins with.
+    start: u64,
+    /// Its bytes.
+    size: u64,
+    /// The identifier of its type in the Discoverable Partitions Specification, or its GUID.
+    kind: String,
+    /// Its label.
+    name: String,
+    /// Its UUID.
+    uuid: String,
+    /// `ext4`, `ext3`, `ext2`, `vfat` or `swap`; none without a file system.
+    format: Option<String>,
+    /// Files of all kinds in it.
+    files: u64,
+    /// The hash of the root of its hash tree, in hexadecimal digits, if it has one.
+    root_hash: Option<String>,
+}
+
+impl From<seekless::BuiltPartition> for BuiltPartition {
+    fn from(one: seekless::BuiltPartition) -> Self {
+        Self {
+            start: one.start,
+            size: one.len,
+            kind: one.kind,
+            name: one.name,
+            uuid: one.uuid,
+            format: one.format,
+            files: one.files,
+            root_hash: one.root_hash,
+        }
+    }
+}
+
+#[pymethods]
+impl BuiltPartition {
+    /// The same as a dictionary.
+    fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        to_dict(py, self)
+    }
+
+    fn __repr__(&self) -> String {
+        repr("BuiltPartition", self)
     }
 }
 

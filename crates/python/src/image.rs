@@ -136,11 +136,18 @@ impl Image {
 
     /// The cost of a trace on the image from a cold start, under a model of Linux' page cache and
     /// read-ahead. Several traces are replayed together, in order of time. Chunks are counted in
-    /// each of the sizes in `chunk`, in bytes.
-    #[pyo3(signature = (trace, *, chunk=Sizes::of(524_288)))]
-    fn score(&self, py: Python<'_>, trace: Traces, chunk: Sizes) -> PyResult<Py<Score>> {
+    /// each of the sizes in `chunk`, in bytes. With `store`, `stored_bytes` of the result has the
+    /// bytes that a store of chunks sends for them: `zstd`, `zstd:LEVEL` or `none`.
+    #[pyo3(signature = (trace, *, chunk=Sizes::of(524_288), store=None))]
+    fn score(
+        &self,
+        py: Python<'_>,
+        trace: Traces,
+        chunk: Sizes,
+        store: Option<&str>,
+    ) -> PyResult<Py<Score>> {
         let image = self.shared();
-        Score::of(py, trace, move |trace| image.replay(&trace, chunk.as_slice()))
+        Score::of(py, trace, (chunk, store), move || Ok(image))
     }
 
     fn __repr__(&self) -> String {

@@ -42,7 +42,9 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _seekless {
     #[pymodule_export]
-    use crate::build::{Built, BuiltLayer, build, build_layers};
+    use crate::build::{
+        Built, BuiltDisk, BuiltLayer, BuiltPartition, build, build_disk, build_layers,
+    };
     #[pymodule_export]
     use crate::check::{Checked, Finding, Place, check};
     #[pymodule_export]

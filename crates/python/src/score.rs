@@ -1,5 +1,6 @@
 //! The cost of traces.
 
+use crate::errors::raise;
 use crate::image::place;
 use crate::paths::{AnyPath, Sizes, to_python};
 use crate::records::{repr, to_dict};
@@ -9,7 +10,8 @@ use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict};
-use seekless::{Error, Purpose, Replay};
+use seekless::{Error, Purpose, Replay, Store};
+use std::borrow::Borrow;
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
 use std::path::Path;
@@ -28,18 +30,20 @@ const PURPOSES: [(Purpose, &str); 6] = [
 
 /// The cost of a trace on an image: as `Image.score`, of an image by its path.
 #[pyfunction]
-#[pyo3(signature = (image, trace, *, chunk=Sizes::of(524_288), partition=None, offset=None, ignore_checksums=false))]
+#[allow(clippy::too_many_arguments, reason = "keyword arguments of Python")]
+#[pyo3(signature = (image, trace, *, chunk=Sizes::of(524_288), store=None, partition=None, offset=None, ignore_checksums=false))]
 pub(crate) fn score(
     py: Python<'_>,
     image: AnyPath,
     trace: Traces,
     chunk: Sizes,
+    store: Option<&str>,
     partition: Option<String>,
     offset: Option<u64>,
     ignore_checksums: bool,
 ) -> PyResult<Py<Score>> {
     let open = place(partition, offset, ignore_checksums);
-    Score::of(py, trace, move |trace| open.open(image)?.replay(&trace, chunk.as_slice()))
+    Score::of(py, trace, (chunk, store), move || open.open(image))
 }
 
 /// Figures of a trace on an image.
@@ -171,18 +175,32 @@ pub(crate) struct Prefetch {
 
 /// The cost of a trace on an image, from `score`: figures, and the requests that they count.
 #[pyclass(frozen, extends = Figures, module = "seekless")]
-pub(crate) struct Score(Requests);
+pub(crate) struct Score {
+    requests: Requests,
+    stored_bytes: Option<BTreeMap<u64, u64>>,
+}
 
 impl Score {
-    /// Replays the traces in a thread.
-    pub(crate) fn of(
+    /// Opens the image and replays the traces in a thread.
+    pub(crate) fn of<I: Borrow<seekless::Image>>(
         py: Python<'_>,
         trace: Traces,
-        replay: impl FnOnce(seekless::Trace) -> Result<Replay, Error> + Send + 'static,
+        (chunk, store): (Sizes, Option<&str>),
+        open: impl FnOnce() -> Result<I, Error> + Send + 'static,
     ) -> PyResult<Py<Self>> {
-        let replay = work::run(py, Interrupted::IsLeft, move || replay(trace.merged()?))?;
-        let requests = Requests(Arc::from(replay.requests));
-        Py::new(py, PyClassInitializer::from(Figures(replay.score)).add_subclass(Self(requests)))
+        let store: Option<Store> =
+            store.map(str::parse).transpose().map_err(|error| raise(py, &error))?;
+        let (replay, stored_bytes) = work::run(py, Interrupted::IsLeft, move || {
+            let (image, chunk) = (open()?, chunk.as_slice());
+            let image: &seekless::Image = image.borrow();
+            let replay = image.replay(&trace.merged()?, chunk)?;
+            let of_store = |store| image.stored_bytes(&replay.requests, chunk, store);
+            let stored_bytes = store.map(of_store).transpose()?;
+            Ok((replay, stored_bytes))
+        })?;
+        let Replay { score, requests, .. } = replay;
+        let own = Self { requests: Requests(Arc::from(requests)), stored_bytes };
+        Py::new(py, PyClassInitializer::from(Figures(score)).add_subclass(own))
     }
 }
 
@@ -190,12 +208,19 @@ impl Score {
 impl Score {
     /// The requests to the disk, in their order.
     fn requests(&self) -> Requests {
-        self.0.clone()
+        self.requests.clone()
+    }
+
+    /// The bytes that the store sends for the chunks that are fetched, by the chunk's size in bytes;
+    /// none without a store.
+    #[getter]
+    fn stored_bytes(&self) -> Option<BTreeMap<u64, u64>> {
+        self.stored_bytes.clone()
     }
 
     /// The requests as a `pyarrow.Table`, whose numbers are not copied.
     fn to_arrow<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.0.to_arrow(py)
+        self.requests.to_arrow(py)
     }
 }
 

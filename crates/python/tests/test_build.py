@@ -200,3 +200,64 @@ def test_each_layer_becomes_an_image(tmp_path: Path) -> None:
     with pytest.raises(sk.ExistsError):
         sk.build_layers(tmp_path / "image", out)
     assert not (tmp_path / "x").exists()
+
+
+def test_files_have_the_format_that_is_asked_for(tree: Path, tmp_path: Path) -> None:
+    sk.build(tree, tmp_path / "raw", label="x")
+    raw = (tmp_path / "raw").read_bytes()
+    formats = {"vhd": b"conectix", "simg": bytes.fromhex("3aff26ed"), "qcow2": b"QFI\xfb"}
+    for word, magic in formats.items():
+        path = tmp_path / word
+        built = sk.build(tree, path, label="x", output_format=word)  # type: ignore[arg-type]
+        assert built.size == len(raw)
+        contents = path.read_bytes()
+        assert contents.startswith(magic) or word == "vhd" and contents[-512:].startswith(magic)
+        assert sk.compare(tmp_path / "raw", path) == []
+    # The end of the name is not asked then.
+    sk.build(tree, tmp_path / "x.simg", label="x", output_format="raw")
+    assert (tmp_path / "x.simg").read_bytes() == raw
+    with pytest.raises(sk.UsageError, match="output_format"):
+        sk.build(tree, tmp_path / "x", output_format="zip")  # type: ignore[arg-type]
+
+
+def test_disks_have_the_partitions_that_are_defined(tree: Path, tmp_path: Path) -> None:
+    defined = tmp_path / "repart.d"
+    defined.mkdir()
+    (defined / "10-esp.conf").write_text("[Partition]\nType=esp\nSizeMinBytes=8M\n")
+    root = "[Partition]\nType=root\nLabel=system\nCopyFiles=/etc:/conf\nVerity=data\n"
+    (defined / "20-root.conf").write_text(root + "VerityMatchKey=root\n")
+    tree_of = "[Partition]\nType=root-verity\nVerity=hash\nVerityMatchKey=root\n"
+    (defined / "30-verity.conf").write_text(tree_of + "SizeMinBytes=1M\n")
+    path = tmp_path / "disk.vhd"
+    trace = sk.Trace.of_paths(["/etc/passwd"])
+    disk = sk.build_disk(
+        tree, path, defined, architecture="arm64", size=64 << 20, output_format="raw", trace=trace
+    )
+    assert disk.size == path.stat().st_size == 64 << 20
+    kinds = [(it.kind, it.format) for it in disk.partitions]
+    assert kinds == [("esp", None), ("root-arm64", "ext4"), ("root-arm64-verity", None)]
+    table = json.loads(judge("sfdisk", "--json", path).stdout)["partitiontable"]["partitions"]
+    for one, found in zip(disk.partitions, table):
+        place = (found["start"] * 512, found["size"] * 512, found["name"], found["uuid"].lower())
+        assert (one.start, one.size, one.name, one.uuid) == place
+    root_part, hashes = disk.partitions[1:]
+    image = sk.open(path, partition="system")
+    assert image.read("/conf/passwd") == (tree / "etc/passwd").read_bytes()
+    assert image.volume.label == root_part.name == "system" and root_part.files > 2
+    assert hashes.root_hash is not None
+    verify = ["--hash-offset=0", hashes.root_hash]
+    (tmp_path / "data").write_bytes(path.read_bytes()[root_part.start :][: root_part.size])
+    (tmp_path / "hashes").write_bytes(path.read_bytes()[hashes.start :][: hashes.size])
+    done = judge("veritysetup", "verify", tmp_path / "data", tmp_path / "hashes", *verify)
+    assert done.returncode == 0, done.stderr
+    assert disk.to_dict()["partitions"][1]["name"] == "system"
+    with pytest.raises(sk.UsageError):
+        sk.build_disk(tree, tmp_path / "x", defined, size=(64 << 20) + 512)
+    with pytest.raises(sk.NoSpaceError):
+        sk.build_disk(tree, tmp_path / "x", defined, size=1 << 20)
+    (defined / "20-root.conf").write_text("[Partition]\nFormat=btrfs\n")
+    with pytest.raises(sk.UnsupportedError, match="20-root.conf"):
+        sk.build_disk(tree, tmp_path / "x", defined)
+    with pytest.raises(sk.UsageError, match="pdp11"):
+        sk.build_disk(tree, tmp_path / "x", defined, architecture="pdp11")  # type: ignore
+    assert not (tmp_path / "x").exists()

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import seekless as sk
+from conftest import judge
 
 
 @pytest.fixture(scope="module")
@@ -68,3 +69,28 @@ def test_several_traces_are_one(path: Path) -> None:
         sk.score(path, [])
     with pytest.raises(sk.UsageError):
         sk.score(path, traces, chunk=0)
+
+
+def test_a_store_sends_compressed_chunks(path: Path, image: sk.Image, trace: sk.Trace) -> None:
+    size = 65536
+    contents = path.read_bytes()
+    score = image.score(trace, chunk=[size], store="none")
+    touched = {
+        chunk
+        for it in score.requests()
+        for chunk in range(it.offset // size, (it.offset + it.size - 1) // size + 1)
+    }
+    chunks = [contents[n * size :][:size] for n in touched]
+    assert score.stored_bytes == {size: sum(len(it) for it in chunks if any(it))}
+    sent = 0
+    for chunk in filter(any, chunks):
+        args = ["-q", "--no-check", f"--stream-size={len(chunk)}", "-6", "-c"]
+        sent += len(judge("zstd", *args, stdin=chunk).stdout)
+    found = sk.score(path, trace, chunk=size, store="zstd:6").stored_bytes
+    assert found is not None and list(found) == [size]
+    # Versions of zstd differ by half a percent at most.
+    assert abs(found[size] - sent) < 0.005 * sent
+    assert sent < 0.98 * sum(map(len, chunks))
+    assert image.score(trace).stored_bytes is None
+    with pytest.raises(sk.UsageError, match="zstd:20"):
+        image.score(trace, store="zstd:20")

@@ -1,17 +1,21 @@
 //! Reading an image.
 
-use crate::{Entry, Error, File, Metadata, Replay, Score, Trace, Walk};
+use crate::{Entry, Error, File, Metadata, Replay, Request, Score, Trace, Walk};
+use seekless_compose::sharing;
 use seekless_fs::format::OpenOptions;
 use seekless_fs::inspect::{files_in, resolve, sorted_entries};
 use seekless_fs::{FileKind, FsError, Inspect};
 use seekless_images::Place;
+use seekless_layout::chunks::Codec;
 use seekless_layout::replay::{Machine, Replayed};
 use seekless_layout::score;
 use seekless_units::{ByteLen, Ino};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::Arc;
 
 /// Bytes that are read of a file at once.
@@ -85,20 +89,42 @@ impl Open {
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Image, Error> {
         let path = path.as_ref().to_path_buf();
         let inner = seekless_images::open(&path, &self.place, self.options)?;
-        Ok(Image { path, inner })
+        Ok(Image { path, place: self.place.clone(), inner })
+    }
+}
+
+/// A store that compresses each chunk of an image by itself.
+///
+/// ```
+/// use seekless::Store;
+///
+/// let store: Store = "zstd:19".parse()?;
+/// assert!("zstd:20".parse::<Store>().is_err());
+/// # Ok::<(), seekless::Error>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Store(Codec);
+
+impl FromStr for Store {
+    type Err = Error;
+
+    /// `zstd`, `zstd:LEVEL` with a level from 1 to 19, or `none` for chunks as they are.
+    fn from_str(text: &str) -> Result<Self, Error> {
+        text.parse().map(Self).map_err(|why: String| Error::usage(format!("{text:?}: {why}")))
     }
 }
 
 /// An image that is read.
 pub struct Image {
     path: PathBuf,
+    place: Place,
     inner: Arc<dyn Inspect>,
 }
 
 impl Image {
     /// An image that has just been written.
     pub(crate) fn of(path: &Path, inner: Arc<dyn Inspect>) -> Self {
-        Self { path: path.to_path_buf(), inner }
+        Self { path: path.to_path_buf(), place: Place::default(), inner }
     }
 }
 
@@ -332,11 +358,47 @@ impl Image {
         Ok(Replay::new(score, &replayed, self.inner.geometry().block_size.into()))
     }
 
+    /// The bytes that a store sends for the chunks that requests to the image read, by the size of
+    /// chunks: each chunk once, wherever equal ones lie. Chunks of zeros cost nothing. The first
+    /// chunk begins with the file system.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Usage`](crate::ErrorKind) for a chunk of no bytes,
+    /// [`ErrorKind::System`](crate::ErrorKind) if the image cannot be read.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let work = tempfile::tempdir()?;
+    /// # let (tree, path) = (work.path().join("tree"), work.path().join("disk.img"));
+    /// # std::fs::create_dir(&tree)?;
+    /// # std::fs::write(tree.join("a"), vec![1; 100_000])?;
+    /// # seekless::Build::of([&tree]).write(&path)?;
+    /// let image = seekless::open(&path)?;
+    /// let replay = image.replay(&seekless::Trace::of_paths(["/a"]), &[65536])?;
+    /// let plain = image.stored_bytes(&replay.requests, &[65536], "none".parse()?)?;
+    /// let packed = image.stored_bytes(&replay.requests, &[65536], "zstd:3".parse()?)?;
+    /// assert!(packed[&65536] < plain[&65536] / 10);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn stored_bytes(
+        &self,
+        requests: &[Request],
+        chunks: &[u64],
+        store: Store,
+    ) -> Result<BTreeMap<u64, u64>, Error> {
+        let sizes = sizes(chunks)?;
+        let shape = self.inner.geometry();
+        // In a damaged image a request may be behind the end.
+        let end = shape.blocks * u64::from(shape.block_size);
+        let range = |it: &Request| it.offset.min(end)..(it.offset + it.len).min(end);
+        let requests: Vec<_> = requests.iter().map(range).collect();
+        let found = sharing::stored_bytes_of(&self.path, &self.place, &requests, &sizes, store.0)?;
+        Ok(found.into_iter().map(|(size, bytes)| (size.get(), bytes)).collect())
+    }
+
     fn replayed(&self, trace: &Trace, chunks: &[u64]) -> Result<(Score, Replayed), Error> {
-        if chunks.contains(&0) {
-            return Err(Error::usage("a chunk of 0 bytes"));
-        }
-        let sizes: Vec<ByteLen> = chunks.iter().copied().map(ByteLen::new).collect();
+        let sizes = sizes(chunks)?;
         score::score(self.inner.as_ref(), &trace.events, Machine::for_score(), &sizes)
             .map_err(|error| self.about(error))
     }
@@ -382,4 +444,12 @@ impl Image {
     fn resolve(&self, path: &Path) -> Result<Ino, FsError> {
         resolve(self.inner.as_ref(), path.as_os_str().as_bytes())
     }
+}
+
+/// The sizes of chunks.
+fn sizes(chunks: &[u64]) -> Result<Vec<ByteLen>, Error> {
+    if chunks.contains(&0) {
+        return Err(Error::usage("a chunk of 0 bytes"));
+    }
+    Ok(chunks.iter().copied().map(ByteLen::new).collect())
 }

@@ -12,6 +12,7 @@
 //! | [`Optimize`] | lay an image out anew |
 //! | [`Image::score`] | count the requests, seeks and chunks of a trace on an image |
 //! | [`Image::replay`] | list these requests |
+//! | [`Image::stored_bytes`] | count the bytes that a store of compressed chunks sends for them |
 //! | [`Check`] | check an image, and repair it |
 //! | [`Grow`] | make a UFS image larger |
 //! | [`Snapshots`] | take, list and remove snapshots of a UFS volume |
@@ -73,12 +74,15 @@ mod summary;
 mod trace;
 mod walk;
 
-pub use build::{Build, Built, BuiltLayer, Format, LaidOutFor, Reflink, Whiteouts};
+pub use build::{
+    Architecture, Build, Built, BuiltDisk, BuiltLayer, BuiltPartition, Format, LaidOutFor,
+    OutputFormat, Reflink, Whiteouts,
+};
 pub use check::{Check, Checked, Class, Finding, Outcome, Place, Values};
 pub use compare::{Change, Difference, compare};
 pub use file::File;
 pub use grow::{Grow, Growth};
-pub use image::{Image, Open, Volume, open};
+pub use image::{Image, Open, Store, Volume, open};
 pub use layout_list::{LayoutList, Listed};
 pub use metadata::{Entry, Kind, Metadata, Time};
 pub use mount::Mount;

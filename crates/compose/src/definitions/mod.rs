@@ -12,13 +12,19 @@ mod swap;
 mod write;
 
 pub use parse::{Contents, Definition, FileSystem, Sizes, VerityRole};
+pub use seekless_partition::Architecture;
 pub use write::{DiskBuild, OptionsOf, PartitionWritten};
 
 use crate::amendments::list_error;
+use seekless_fat::{BuildOptions, Losses, MakeOptions};
+use seekless_fs::Timestamp;
+use seekless_fs::source::Source;
 use seekless_images::Error;
-use seekless_partition::Architecture;
+use seekless_source::LayeredSource;
+use seekless_units::ByteLen;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Sizes and places of partitions are multiples of this many bytes, as systemd-repart has them.
 const GRAIN: u64 = 4096;
@@ -58,4 +64,22 @@ pub fn read(dir: &Path, architecture: Architecture) -> Result<Vec<Definition>, E
     parse::pair(&definitions).map_err(list_error)?;
     parse::name(&mut definitions);
     Ok(definitions)
+}
+
+/// A source without files, for definitions that copy none.
+///
+/// # Errors
+/// None: those of sources laid over one another.
+pub fn no_source() -> Result<Arc<dyn Source + Send>, Error> {
+    Ok(Arc::new(LayeredSource::new(Vec::new())?))
+}
+
+/// The options of FAT for a partition from which a machine boots, with the width that mkfs.fat
+/// chooses for the size. Firmware ignores owners and modes. `made` is the time of creation; without
+/// one it is the latest time of the files.
+#[must_use]
+pub fn boot_volume(made: Option<Timestamp>) -> BuildOptions {
+    let options = BuildOptions::new(MakeOptions::new(None, ByteLen::ZERO));
+    let losses = Losses { owners: true, modes: true, ..Losses::default() };
+    BuildOptions { losses, made, ..options }
 }

@@ -10,12 +10,13 @@ use seekless_device::{BlockDevice, DeviceError, Window};
 use seekless_fs::FsError;
 use seekless_fs::plan::Spare;
 use seekless_fs::source::Source;
+use seekless_fs::term::{Term, Text};
 use seekless_fs::tree::Tree;
 use seekless_images::targets::{Target, copy_range};
 use seekless_images::{Error, ErrorKind, Place, Progress};
 use seekless_layout::planner::Storage;
 use seekless_layout::trace::{EventRef, Events};
-use seekless_partition::{Guid, NewPartition, TableError};
+use seekless_partition::{Discoverable, Guid, Kind, NewPartition, TableError};
 use seekless_source::{Graft, LayeredSource, graft};
 use seekless_units::{ByteLen, Lba, format_size};
 use seekless_verity::{HASH_BLOCK, RootHash, Verity, VerityError};
@@ -70,6 +71,17 @@ pub struct PartitionWritten {
     pub root_hash: Option<String>,
 }
 
+impl PartitionWritten {
+    /// The identifier of its type in the Discoverable Partitions Specification, or its GUID.
+    #[must_use]
+    pub fn kind(&self) -> String {
+        match Discoverable::of(self.entry.kind) {
+            Some(known) => known.identifier.into(),
+            None => Kind::Gpt(self.entry.kind).to_string(),
+        }
+    }
+}
+
 /// A partition whose contents are known.
 struct Prepared<'a> {
     definition: &'a Definition,
@@ -90,10 +102,15 @@ impl DiskBuild<'_> {
     /// Writes the disk. The same arguments give the same bytes.
     ///
     /// # Errors
+    /// [`ErrorKind::Usage`] for a size that is not a multiple of 4096;
     /// [`ErrorKind::NoSpace`] for a disk or a partition that is too small, with the size that would
     /// do; [`ErrorKind::System`] for a part that the source lacks; errors of the source and the
     /// device.
     pub fn write(&self) -> Result<Vec<PartitionWritten>, Error> {
+        if let Some(size) = self.size.filter(|size| !size.get().is_multiple_of(GRAIN)) {
+            let why = format!(": a disk of {size} bytes, no multiple of {GRAIN}");
+            return Err(Error::usage(Text::from(Term::Size).then(why)));
+        }
         let seed = seed(self.definitions, self.source.tree());
         let mut prepared = Vec::with_capacity(self.definitions.len());
         for (number, definition) in self.definitions.iter().enumerate() {

@@ -23,7 +23,9 @@ from ._errors import (
 )
 from ._seekless import (
     Built,
+    BuiltDisk,
     BuiltLayer,
+    BuiltPartition,
     Checked,
     Chunks,
     Difference,
@@ -58,6 +60,7 @@ from ._seekless import (
     Walk,
     __version__,
     build,
+    build_disk,
     build_layers,
     check,
     compare,
@@ -73,7 +76,9 @@ from ._seekless import (
 
 __all__ = [
     "Built",
+    "BuiltDisk",
     "BuiltLayer",
+    "BuiltPartition",
     "Checked",
     "Chunks",
     "CorruptError",
@@ -116,6 +121,7 @@ __all__ = [
     "Walk",
     "__version__",
     "build",
+    "build_disk",
     "build_layers",
     "check",
     "compare",

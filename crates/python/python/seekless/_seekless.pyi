@@ -11,7 +11,9 @@ from typing_extensions import TypeAlias, disjoint_base
 
 __all__ = [
     "Built",
+    "BuiltDisk",
     "BuiltLayer",
+    "BuiltPartition",
     "Checked",
     "Chunks",
     "Difference",
@@ -46,6 +48,7 @@ __all__ = [
     "Walk",
     "__version__",
     "build",
+    "build_disk",
     "build_layers",
     "check",
     "compare",
@@ -69,6 +72,8 @@ _Progress: TypeAlias = Callable[[int, int], object]
 _Owners: TypeAlias = Literal["user", "group", "project"]
 _Storage: TypeAlias = Literal["disk", "lazy", "ssd"]
 _Reflink: TypeAlias = Literal["auto", "always", "never"]
+_OutputFormat: TypeAlias = Literal["raw", "qcow2", "simg", "vhd", "vhdx", "vmdk"]
+_Architecture: TypeAlias = Literal["x86", "x86-64", "arm", "arm64", "riscv64"]
 
 @final
 class Volume:
@@ -166,7 +171,9 @@ class Image:
     def xattrs(self, path: _Path) -> dict[str, bytes]: ...
     def list(self, path: _Path) -> list[str]: ...
     def walk(self, path: Optional[_Path] = None) -> Walk: ...
-    def score(self, trace: _Traces, *, chunk: _Sizes = ...) -> Score: ...
+    def score(
+        self, trace: _Traces, *, chunk: _Sizes = ..., store: Optional[str] = None
+    ) -> Score: ...
 
 def open(
     path: _Path,
@@ -241,6 +248,7 @@ def build(
     reflink: _Reflink = "auto",
     force: bool = False,
     whiteouts: Optional[Literal["overlay", "overlay-user", "keep"]] = None,
+    output_format: Optional[_OutputFormat] = None,
     progress: Optional[_Progress] = None,
 ) -> Built: ...
 def build_layers(
@@ -268,6 +276,62 @@ def build_layers(
     reuse: bool = False,
     progress: Optional[_Progress] = None,
 ) -> list[BuiltLayer]: ...
+@final
+class BuiltDisk:
+    @property
+    def size(self) -> int: ...
+    @property
+    def partitions(self) -> list[BuiltPartition]: ...
+    def to_dict(self) -> dict[str, Any]: ...
+    def __eq__(self, other: object, /) -> bool: ...
+    def __ne__(self, other: object, /) -> bool: ...
+
+@final
+class BuiltPartition:
+    @property
+    def start(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def uuid(self) -> str: ...
+    @property
+    def format(self) -> Optional[str]: ...
+    @property
+    def files(self) -> int: ...
+    @property
+    def root_hash(self) -> Optional[str]: ...
+    def to_dict(self) -> dict[str, Any]: ...
+    def __eq__(self, other: object, /) -> bool: ...
+    def __ne__(self, other: object, /) -> bool: ...
+
+def build_disk(
+    source: _Paths,
+    output: _Path,
+    definitions: _Path,
+    *,
+    architecture: _Architecture = "x86-64",
+    size: Optional[int] = None,
+    output_format: Optional[_OutputFormat] = None,
+    block_size: Optional[int] = None,
+    features: str = "",
+    source_date_epoch: Optional[int] = None,
+    exclude: Union[str, Sequence[str]] = ...,
+    exclude_from: _Paths = ...,
+    owner: Optional[tuple[int, int]] = None,
+    tag: Optional[str] = None,
+    cache_dir: Optional[_Path] = None,
+    auth_file: _Paths = ...,
+    trace: _Traces = ...,
+    chunk: int = 524_288,
+    storage: _Storage = "disk",
+    reflink: _Reflink = "auto",
+    force: bool = False,
+    progress: Optional[_Progress] = None,
+) -> BuiltDisk: ...
 @final
 class Optimized:
     @property
@@ -354,6 +418,8 @@ class Prefetch:
 @final
 class Score(Figures):
     def requests(self) -> Requests: ...
+    @property
+    def stored_bytes(self) -> Optional[dict[int, int]]: ...
     def to_arrow(self) -> pyarrow.Table: ...
 
 @final
@@ -390,6 +456,7 @@ def score(
     trace: _Traces,
     *,
     chunk: _Sizes = ...,
+    store: Optional[str] = None,
     partition: Optional[str] = None,
     offset: Optional[int] = None,
     ignore_checksums: bool = False,

@@ -103,7 +103,8 @@ impl Build {
     ///
     /// # Errors
     /// [`ErrorKind::Usage`](crate::ErrorKind) for another source than one container image, for
-    /// options of a single image (a size, free bytes, older images, common places), for changes to
+    /// options of a single image (a size, free bytes, older images, common places, an output format),
+    /// for changes to
     /// the whole tree, and for FAT; [`ErrorKind::Unsupported`](crate::ErrorKind) for files that
     /// overlayfs takes for marks; otherwise as [`write`](Self::write).
     pub fn write_layers(
@@ -124,7 +125,7 @@ impl Build {
             return Err(Error::usage("layers are those of one source, a container image"));
         };
         self.refuse_options_of_one_image()?;
-        let of_layer = || self.settings(None, None);
+        let of_layer = || self.settings(self.format, None, None);
         per_layer::check(&of_layer()?, whiteouts)?;
         for path in [directory, &directory.join(per_layer::LIST)] {
             sources::refuse_inside(path, &self.sources)?;
@@ -159,6 +160,7 @@ impl Build {
             (self.freed.is_some(), "freed blocks"),
             (self.is_lossy, "a lossy format"),
             (self.options.whiteouts.is_some(), "whiteouts of an archive"),
+            (self.output_format.is_some(), "an output format"),
         ];
         match refused.into_iter().find(|(is_given, _)| *is_given) {
             Some((_, option)) => Err(Error::usage(format!("{option}: not for images of layers"))),

@@ -1,7 +1,9 @@
 //! Making an image.
 
+mod disk;
 mod layers;
 
+pub use disk::{Architecture, BuiltDisk, BuiltPartition};
 pub use layers::{BuiltLayer, Whiteouts};
 
 use crate::{Error, Image, Progress, Stop, Trace};
@@ -22,7 +24,7 @@ use seekless_formats::{EXT, FAT, FFS, KnownFormat};
 use seekless_fs::Timestamp;
 use seekless_fs::format::OpenOptions;
 use seekless_fs::plan::Spare;
-use seekless_images::{Place, ReflinkMode, Target, Unwatched};
+use seekless_images::{Place, ReflinkMode, Target, Unwatched, targets};
 use seekless_layout::planner::{Storage, StorageKind};
 use seekless_units::ByteLen;
 use serde::Serialize;
@@ -74,6 +76,52 @@ pub enum Reflink {
     Always,
     /// All blocks are copied.
     Never,
+}
+
+/// The format of an image's file.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use seekless::{Build, OutputFormat};
+///
+/// # let work = tempfile::tempdir()?;
+/// # let (tree, path) = (work.path().join("tree"), work.path().join("system"));
+/// # std::fs::create_dir(&tree)?;
+/// let built = Build::of([&tree]).output_format(OutputFormat::Simg).write(&path)?;
+/// // Zeros take no bytes in an Android sparse image, which can be read.
+/// assert!(std::fs::metadata(&path)?.len() < built.len);
+/// assert_eq!(seekless::open(&path)?.volume().format, "ext4");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum OutputFormat {
+    /// The bytes of the image.
+    Raw,
+    /// A qcow2 image, converted by `qemu-img`.
+    Qcow2,
+    /// An Android sparse image.
+    Simg,
+    /// A fixed VHD image: the bytes of the image, and a footer.
+    Vhd,
+    /// A dynamic VHDX image, converted by `qemu-img`.
+    Vhdx,
+    /// A sparse VMDK image, converted by `qemu-img`.
+    Vmdk,
+}
+
+impl From<OutputFormat> for targets::OutputFormat {
+    fn from(format: OutputFormat) -> Self {
+        match format {
+            OutputFormat::Raw => Self::Raw,
+            OutputFormat::Qcow2 => Self::Qcow2,
+            OutputFormat::Simg => Self::Simg,
+            OutputFormat::Vhd => Self::Vhd,
+            OutputFormat::Vhdx => Self::Vhdx,
+            OutputFormat::Vmdk => Self::Vmdk,
+        }
+    }
 }
 
 /// The storage that an image is laid out for by traces.
@@ -172,6 +220,8 @@ pub struct Build {
     move_budget: u64,
     storage: LaidOutFor,
     reflink: Reflink,
+    output_format: Option<OutputFormat>,
+    architecture: Architecture,
     replaces: bool,
     reuses: bool,
     progress: Arc<dyn Progress>,
@@ -224,6 +274,8 @@ impl Build {
             move_budget: 0,
             storage: LaidOutFor::Disk,
             reflink: Reflink::Auto,
+            output_format: None,
+            architecture: Architecture::default(),
             replaces: false,
             reuses: false,
             progress: Arc::new(Unwatched),
@@ -589,6 +641,13 @@ impl Build {
         self
     }
 
+    /// The format of the image's file; without one, the end of its name decides.
+    #[must_use]
+    pub fn output_format(mut self, format: OutputFormat) -> Self {
+        self.output_format = Some(format);
+        self
+    }
+
     /// Replaces a file that is there, or the contents of a block device.
     #[must_use]
     pub fn replace(mut self) -> Self {
@@ -638,8 +697,8 @@ impl Build {
         self
     }
 
-    /// Writes the image to a file, which appears when it is complete, or to a block device. Names
-    /// that end in `.qcow2`, `.vhdx` and `.vmdk` are written by `qemu-img`, those that end in `.simg` as
+    /// Writes the image to a file, which appears when it is complete, or to a block device. Without an
+    /// [`output_format`](Self::output_format), names that end in `.qcow2`, `.vhdx` and `.vmdk` are written by `qemu-img`, those that end in `.simg` as
     /// Android sparse images, those that end in `.vhd` as fixed VHD images.
     ///
     /// # Errors
@@ -663,18 +722,18 @@ impl Build {
 
     fn compose(&self, path: &Path) -> Result<Built, Error> {
         // Wrong options are an error before anything is opened.
-        self.settings(self.size, None)?;
+        self.settings(self.format, self.size, None)?;
         if self.reuses {
             return Err(Error::usage("only images of layers are used again"));
         }
         sources::refuse_inside(path, &self.sources)?;
-        let target = Target::create(path, self.replaces, None)?;
+        let target = Target::create(path, self.replaces, self.output_format.map(Into::into))?;
         let target = target.with_reflink(self.reflink.into())?.with_stop(self.stop.clone());
         let read = self.sources.iter().chain(&self.like);
         target.refuse_source(read.chain(self.amendments.files()))?;
         let bases = self.older_images()?;
         let all = target.capacity().map(ByteLen::get).filter(|_| self.free == 0);
-        let options = self.settings(self.size.or(all), bases.as_ref())?;
+        let options = self.settings(self.format, self.size.or(all), bases.as_ref())?;
         target.refuse_blocks(options.unit(), "the device has larger blocks")?;
         if let Some(form) = self.options.whiteouts {
             per_layer::check(&options, form)?;
@@ -773,11 +832,17 @@ impl Build {
         }
     }
 
-    fn settings(&self, size: Option<u64>, bases: Option<&OlderImages>) -> Result<Options, Error> {
+    /// The options of a volume of this format.
+    fn settings(
+        &self,
+        format: Format,
+        size: Option<u64>,
+        bases: Option<&OlderImages>,
+    ) -> Result<Options, Error> {
         if self.chunk == 0 {
             return Err(Error::usage("a chunk of 0 bytes"));
         }
-        let is_ext = self.format.known().is(&EXT);
+        let is_ext = format.known().is(&EXT);
         if !is_ext && self.has_ext_options() {
             return Err(Error::usage("a UUID, a block size and features are those of ext images"));
         }
@@ -849,7 +914,7 @@ impl Build {
             options.check().map_err(wrong)?;
             Ok(Options::Fat(options))
         };
-        match self.format {
+        match format {
             Format::Ext2 => ext(Features::EXT2),
             Format::Ext3 => ext(Features::EXT3),
             Format::Ext4 => ext(Features::EXT4),

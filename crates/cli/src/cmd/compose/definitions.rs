@@ -9,7 +9,7 @@ use crate::progress;
 use crate::say::say;
 use crate::source::{Purpose, source_date_epoch};
 use crate::written::Written;
-use seekless_compose::definitions::{Definition, DiskBuild, FileSystem, PartitionWritten};
+use seekless_compose::definitions::{self, Definition, DiskBuild, FileSystem, PartitionWritten};
 use seekless_compose::formats::Options;
 use seekless_compose::traces;
 use seekless_ext::{BuildOptions, Features};
@@ -17,9 +17,7 @@ use seekless_fs::source::Source;
 use seekless_images::Error;
 use seekless_images::output::name_of;
 use seekless_images::targets::Target;
-use seekless_partition::{Discoverable, Kind};
 use seekless_report::table::grouped;
-use seekless_source::LayeredSource;
 use seekless_units::format_size;
 use serde_json::{Value, json};
 use std::process::ExitCode;
@@ -50,7 +48,7 @@ impl BuildArgs {
 /// Writes the disk.
 pub(super) fn run(
     args: &BuildArgs,
-    definitions: &[Definition],
+    wanted: &[Definition],
     target: Target,
     global: &Global,
 ) -> Result<ExitCode, Failure> {
@@ -58,7 +56,7 @@ pub(super) fn run(
     target.refuse_blocks(512, "partition tables are made for sectors of 512 bytes")?;
     let source: Arc<dyn Source + Send> =
         if args.sources.is_empty() && args.amend.files().next().is_none() {
-            Arc::new(LayeredSource::new(Vec::new())?)
+            definitions::no_source()?
         } else {
             let purpose = Purpose::Build { latest: source_date_epoch()? };
             let mut tree = args.tree.with_patterns()?;
@@ -71,7 +69,7 @@ pub(super) fn run(
         args.options_in_partition(format, source).map_err(Error::from)
     };
     let build = DiskBuild {
-        definitions,
+        definitions: wanted,
         source,
         name: if name.is_empty() { "without SOURCE" } else { &name },
         traces: &traces::load_all(&args.trace)?,
@@ -107,20 +105,12 @@ pub(super) fn run(
     Ok(ExitCode::SUCCESS)
 }
 
-/// The identifier of a partition's type, or its GUID.
-fn kind(one: &PartitionWritten) -> String {
-    match Discoverable::of(one.entry.kind) {
-        Some(known) => known.identifier.into(),
-        None => Kind::Gpt(one.entry.kind).to_string(),
-    }
-}
-
 fn value(number: u64, one: &PartitionWritten) -> Value {
     json!({
         "number": number,
         "start": one.entry.start.get(),
         "bytes": one.entry.len.get(),
-        "type": kind(one),
+        "type": one.kind(),
         "name": one.entry.name,
         "uuid": one.entry.id.to_string(),
         "format": one.format,
@@ -131,7 +121,7 @@ fn value(number: u64, one: &PartitionWritten) -> Value {
 
 fn tell(number: u64, one: &PartitionWritten) {
     let (start, len) = (grouped(one.entry.start.get()), format_size(one.entry.len));
-    let (kind, name) = (kind(one), &one.entry.name);
+    let (kind, name) = (one.kind(), &one.entry.name);
     let held = match (one.format, &one.root_hash) {
         (Some("swap"), _) => "swap".into(),
         (Some(format), _) => format!("{format}, {} files", grouped(one.files)),

@@ -8,10 +8,11 @@ use crate::progress;
 use crate::source::{self, Purpose, source_date_epoch};
 use clap::{Args, ValueEnum};
 use seekless_compose::build::Build;
+use seekless_compose::definitions::boot_volume;
 use seekless_compose::formats::warn_of_width;
 use seekless_compose::write::Destination;
 use seekless_compose::wrong;
-use seekless_fat::{self as fat, Losses, MakeOptions};
+use seekless_fat as fat;
 use seekless_formats::PartitionType;
 use seekless_fs::source::Source;
 use seekless_fs::{FsError, Timestamp};
@@ -189,13 +190,10 @@ impl DiskArgs {
     }
 }
 
-/// The options of FAT for a partition from which a machine boots, with the width that mkfs.fat
-/// chooses for the size. Firmware ignores owners and modes.
+/// The options of FAT for a partition from which a machine boots.
 pub(super) fn boot_options() -> Result<fat::BuildOptions, Failure> {
-    let mut options = fat::BuildOptions::new(MakeOptions::new(None, ByteLen::ZERO));
-    options.losses = Losses { owners: true, modes: true, ..Losses::default() };
-    options.made = source_date_epoch()?.map(|secs| Timestamp { secs, nanos: 0 });
-    Ok(options)
+    let made = source_date_epoch()?.map(|secs| Timestamp { secs, nanos: 0 });
+    Ok(boot_volume(made))
 }
 
 impl Disk {

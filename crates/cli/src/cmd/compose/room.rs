@@ -73,9 +73,6 @@ impl RoomArgs {
             Some(WantedSize::More(_)) => Err(Failure::usage(
                 "--size +SIZE: with --definitions, sizes are those of the files",
             )),
-            Some(WantedSize::Whole(size)) if !size.get().is_multiple_of(4096) => {
-                Err(Failure::usage(format!("--size: a disk of {size} bytes, no multiple of 4096")))
-            }
             _ => Ok(self.whole()),
         }
     }
