@@ -221,6 +221,12 @@ fn inodes_journal_and_extended_options() {
     build(&["-E", "root_owner=12:70000", "--size", "16M"]);
     let root = run("debugfs", &["-R", "stat /", &image]);
     assert!(root.contains("User:    12   Group: 70000"), "{root}");
+    // As mke2fs 1.47.2 has it: the mode in octal digits, with those of set-id and sticky bits.
+    for (mode, wanted) in [("700", "0700"), ("01777", "01777"), ("0", "0000")] {
+        build(&["-E", &format!("root_perms={mode}"), "--size", "16M"]);
+        let root = run("debugfs", &["-R", "stat /", &image]);
+        assert!(root.contains(&format!("Mode:  {wanted} ")), "{mode}: {root}");
+    }
     // Descriptors of 32768 groups are in 512 blocks, of which the first is in use.
     let limit = format!("resize={}", 32768 * 32768u64);
     // A limit that needs no more descriptors leaves the default room.
@@ -246,6 +252,11 @@ fn inodes_journal_and_extended_options() {
         ("-E", "resize=1000", 2),
         ("-E", "resize=1G", 2),
         ("-E", "root_owner=1", 2),
+        ("-E", "root_perms", 2),
+        ("-E", "root_perms=", 2),
+        ("-E", "root_perms=8", 2),
+        ("-E", "root_perms=+7", 2),
+        ("-E", "root_perms=17777", 2),
         ("-E", "offset=1000", 2),
         ("-E", "offset=18446744073709551104", 2),
         ("-E", "num_backup_sb=3", 2),

@@ -370,6 +370,7 @@ fn identify(tree: &Tree, options: &Options) -> Identity {
         has_strict_encoding: options.has_strict_encoding,
         is_test_filesystem: options.is_test_filesystem,
         root_owner: options.root_owner,
+        root_perms: options.root_perms,
     }
 }
 

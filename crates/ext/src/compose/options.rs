@@ -46,6 +46,8 @@ pub struct Options {
     pub hash_seed: Option<[u8; 16]>,
     /// Owner and group of the root directory; those of the tree when `None`.
     pub root_owner: Option<(u32, u32)>,
+    /// Permission, set-id and sticky bits of the root directory; those of the tree when `None`.
+    pub root_perms: Option<u16>,
     /// The number of blocks to which the volume can grow while it is mounted, where it has the
     /// `resize_inode` feature; 1024 times its own when `None`.
     pub resize_limit: Option<u64>,
@@ -110,6 +112,7 @@ impl Default for Options {
             raid_stripe_width: 0,
             hash_seed: None,
             root_owner: None,
+            root_perms: None,
             resize_limit: None,
             superblock_copies: SUPERBLOCK_COPIES,
             packs_metadata: false,

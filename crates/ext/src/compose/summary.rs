@@ -26,6 +26,8 @@ pub(crate) struct Identity {
     pub(crate) raid: (u16, u32),
     /// Owner and group of the root directory, instead of the tree's.
     pub(crate) root_owner: Option<(u32, u32)>,
+    /// Permission, set-id and sticky bits of the root directory, instead of the tree's.
+    pub(crate) root_perms: Option<u16>,
     pub(crate) has_strict_encoding: bool,
     pub(crate) is_test_filesystem: bool,
 }

@@ -38,7 +38,7 @@ pub(super) struct ExtArgs {
     #[arg(long)]
     no_lost_found: bool,
     /// Extended options, as for mke2fs: stride=BLOCKS, stripe_width=BLOCKS, hash_seed=UUID,
-    /// root_owner[=UID:GID], resize=BLOCKS, no_copy_xattrs, offset=BYTES (the bytes around the file
+    /// root_owner[=UID:GID], root_perms=MODE (octal), resize=BLOCKS, no_copy_xattrs, offset=BYTES (the bytes around the file
     /// system stay, with --force, as they are in an existing file), packed_meta_blocks[=0|1],
     /// num_backup_sb=0|1|2, encoding=utf8, encoding_flags=[no]strict, orphan_file_size=SIZE (in
     /// blocks without a suffix), test_fs; discard, nodiscard,
@@ -172,6 +172,12 @@ impl ExtArgs {
                 let owner = value.split_once(':').map(|(uid, gid)| (number(uid), number(gid)));
                 let Some((Some(uid), Some(gid))) = owner else { return Err(bad()) };
                 options.root_owner = Some((uid, gid));
+            }
+            // Without a value mke2fs takes the umask, on which no image depends here.
+            ("root_perms", Some(value)) => {
+                let mode = u16::from_str_radix(value, 8).ok().filter(|mode| *mode <= 0o7777);
+                let is_octal = value.bytes().all(|byte| byte.is_ascii_digit());
+                options.root_perms = Some(mode.filter(|_| is_octal).ok_or_else(bad)?);
             }
             ("no_copy_xattrs", None) | ("offset", Some(_)) => {}
             ("packed_meta_blocks", None | Some("1")) => options.packs_metadata = true,

@@ -110,9 +110,11 @@ impl TreeWriter<'_> {
         let in_inode = self.with_value_inodes(&xattrs.in_inode, xattrs, false);
         let root_owner = self.identity.root_owner.filter(|_| id == NodeId::ROOT);
         let (uid, gid) = root_owner.unwrap_or((node.uid, node.gid));
+        let root_perms = self.identity.root_perms.filter(|_| id == NodeId::ROOT);
+        let perm = root_perms.unwrap_or(node.perm);
         let mut record = InodeRecord {
             kind: node.kind,
-            perm: node.perm,
+            perm,
             uid,
             gid,
             size: node.size,
@@ -120,7 +122,7 @@ impl TreeWriter<'_> {
             mtime: node.mtime,
             times: tree.other_times(node),
             in_inode: &in_inode,
-            ..self.plain_record(node.kind, node.perm)
+            ..self.plain_record(node.kind, perm)
         };
         let owner = self.demand.xattr_owner(id);
         let owns = owner == Some(id);
