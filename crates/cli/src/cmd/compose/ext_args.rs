@@ -38,10 +38,10 @@ pub(super) struct ExtArgs {
     #[arg(long)]
     no_lost_found: bool,
     /// Extended options, as for mke2fs: stride=BLOCKS, stripe_width=BLOCKS, hash_seed=UUID,
-    /// root_owner[=UID:GID], root_perms=MODE (octal), resize=BLOCKS, no_copy_xattrs, offset=BYTES (the bytes around the file
-    /// system stay, with --force, as they are in an existing file), packed_meta_blocks[=0|1],
-    /// num_backup_sb=0|1|2, encoding=utf8, encoding_flags=[no]strict, orphan_file_size=SIZE (in
-    /// blocks without a suffix), test_fs; discard, nodiscard,
+    /// root_owner[=UID:GID], root_perms=MODE (octal), resize=BLOCKS, no_copy_xattrs, offset=BYTES
+    /// (the bytes around the file system stay, with --force, as they are in an existing file),
+    /// packed_meta_blocks[=0|1], num_backup_sb=0|1|2, encoding=utf8, encoding_flags=[no]strict,
+    /// orphan_file_size=SIZE (in blocks without a suffix), test_fs; discard, nodiscard,
     /// lazy_itable_init, lazy_journal_init and assume_storage_prezeroed make no difference to an
     /// image
     #[arg(short = 'E', value_name = "LIST")]
