@@ -154,7 +154,7 @@ pub fn in_the_way(path: &Path, hint: impl Into<Text>) -> Error {
 }
 
 /// The hint that a file in the way can be replaced.
-pub(crate) fn to_replace() -> Text {
+pub fn to_replace() -> Text {
     Text::from("use ").then(Term::Force).then(" to replace it")
 }
 

@@ -437,8 +437,8 @@ pub(crate) struct BuiltLayer {
     size: u64,
     /// Files of all kinds in it, whiteouts included.
     files: u64,
-    /// The SHA-256 of the image.
-    sha256: String,
+    /// The SHA-256 of the image, with `reuse`.
+    sha256: Option<String>,
     /// Whether the image is that of an earlier run.
     reused: bool,
 }

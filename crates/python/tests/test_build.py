@@ -165,7 +165,8 @@ def test_each_layer_becomes_an_image(tmp_path: Path) -> None:
     archives = [archive({"a": b"lower", "b": b"stays"}), archive({".wh.a": b"", "c": b"upper"})]
     (tmp_path / "image").write_bytes(container(archives))
     out = tmp_path / "layers"
-    layers = sk.build_layers(tmp_path / "image", out, trace=sk.Trace.of_paths(["/b"]))
+    trace = sk.Trace.of_paths(["/b"])
+    layers = sk.build_layers(tmp_path / "image", out, trace=trace, reuse=True)
     assert [one.diff_id[7:] for one in layers] == [hashlib.sha256(a).hexdigest() for a in archives]
     listed = json.loads((out / "layers.json").read_text())
     assert [one["file"] for one in listed["layers"]] == [one.file for one in layers]
@@ -178,9 +179,7 @@ def test_each_layer_becomes_an_image(tmp_path: Path) -> None:
     for one in layers:
         found = hashlib.sha256((out / one.file).read_bytes()).hexdigest()
         assert (one.sha256, one.reused) == (f"sha256:{found}", False)
-    again = sk.build_layers(
-        tmp_path / "image", out, trace=sk.Trace.of_paths(["/b"]), reuse=True
-    )
+    again = sk.build_layers(tmp_path / "image", out, trace=trace, reuse=True)
     assert [one.reused for one in again] == [True, True]
     plain = sk.build_layers(tmp_path / "image", out, reuse=True, label="new")
     assert [one.reused for one in plain] == [False, False]
@@ -192,6 +191,7 @@ def test_each_layer_becomes_an_image(tmp_path: Path) -> None:
     with pytest.raises(sk.UsageError, match="not the archive of one layer"):
         sk.build(tmp_path / "image", tmp_path / "x", whiteouts="overlay")
     kept = sk.build_layers(tmp_path / "image", tmp_path / "kept", whiteouts="keep")
+    assert [(one.sha256, one.reused) for one in kept] == [(None, False)] * 2
     assert sk.open(tmp_path / "kept" / kept[1].file).exists("/.wh.a")
     with pytest.raises(sk.UsageError, match="whiteouts='?\"?aufs"):
         sk.build_layers(tmp_path / "image", tmp_path / "x", whiteouts="aufs")  # type: ignore

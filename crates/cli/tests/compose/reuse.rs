@@ -7,7 +7,7 @@ use crate::per_layer::{archive, dir, file};
 use crate::workshop::Workshop;
 use serde_json::Value;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
 /// The layers of a container image: `lower`, and one that changes it.
@@ -64,10 +64,10 @@ impl Run {
         fs::metadata(self.image(nth)).expect("image").ino()
     }
 
-    /// The directory has the images and the list that a run into an empty one writes.
+    /// The directory has the images and the list that a run with `--reuse` into an empty one writes.
     fn is_as_fresh(&self, layout: &str, options: &[&str]) {
         let fresh = self.shop.scratch.join("fresh");
-        let args = ["build", layout, "--layers", "-o", &fresh, "-q"];
+        let args = ["build", layout, "--layers", "-o", &fresh, "-q", "--reuse"];
         text(&seekless(&[&args, options].concat()));
         for entry in fs::read_dir(&fresh).expect("list") {
             let name = entry.expect("entry").file_name();
@@ -136,7 +136,7 @@ fn accesses_are_inputs() {
         fs::write(&trace, format!("{{\"seekless_trace\":1}}\n{read}")).expect("write");
     };
     write("/d/c");
-    it.build(&layout, &["--trace", &trace]);
+    it.build(&layout, &["--trace", &trace, "--reuse"]);
     let options = ["--trace", &trace, "--reuse"];
     let said = it.build(&layout, &options);
     assert_eq!(said.matches("reused").count(), 2, "{said}");
@@ -151,7 +151,7 @@ fn accesses_are_inputs() {
 fn files_that_the_list_does_not_describe_are_not_trusted() {
     let it = Run::new("reuse-damage");
     let layout = it.layout("t", &stack("a"));
-    it.build(&layout, &[]);
+    it.build(&layout, &["--reuse"]);
     let (image, list) = (it.image(1), Path::new(&it.out).join("layers.json"));
     let (bytes, listed) = (fs::read(&image).expect("image"), fs::read(&list).expect("list"));
     let last = bytes.len() - 1;
@@ -192,9 +192,38 @@ fn files_that_the_list_does_not_describe_are_not_trusted() {
     }
     it.build(&layout, &["--reuse", "--force"]);
     assert_eq!(fs::read(&list).expect("list"), listed);
+    // A run without the option computes no digests, without which no file is replaced.
+    it.build(&layout, &["--force"]);
+    assert!(
+        it.list()["layers"][0]["sha256"].is_null() && it.list()["layers"][0]["inputs"].is_string()
+    );
+    let (code, said) = it.refused(&layout, &[]);
+    assert!(code == 6 && said.contains("00-") && said.contains("--force"), "{said}");
     // Images are not used again unless that is asked for.
     let (code, said) = failure(&seekless(&["build", &layout, "--layers", "-o", &it.out]));
     assert!(code == 6 && said.contains("layers.json"), "{said}");
     let alone = seekless(&["build", &layout, "-o", &it.shop.scratch.join("x.img"), "--reuse"]);
     assert_eq!(alone.status.code(), Some(2));
+}
+
+#[test]
+fn links_in_the_directory_stay() {
+    let it = Run::new("reuse-links");
+    let layout = it.layout("t", &stack("a"));
+    it.build(&layout, &["--reuse"]);
+    let (image, list) = (it.image(1), Path::new(&it.out).join("layers.json"));
+    let elsewhere = |name: &str| PathBuf::from(it.shop.scratch.join(name));
+    // The list may be a link: the file that it leads to is replaced.
+    fs::rename(&list, elsewhere("list")).expect("rename");
+    symlink(elsewhere("list"), &list).expect("link");
+    let said = it.build(&layout, &["--reuse", "-L", "new"]);
+    assert!(!said.contains("reused"), "{said}");
+    assert!(list.is_symlink() && fs::metadata(&list).expect("list").is_file());
+    it.is_as_fresh(&layout, &["-L", "new"]);
+    // Only a file is an image of an earlier run.
+    fs::rename(&image, elsewhere("image")).expect("rename");
+    symlink(elsewhere("image"), &image).expect("link");
+    let (code, said) = it.refused(&layout, &["-L", "new"]);
+    assert!(code == 6 && said.contains("not the image that layers.json describes"), "{said}");
+    assert!(image.is_symlink());
 }

@@ -10,10 +10,10 @@ use crate::build::Build;
 use crate::formats::Options;
 use crate::write::Destination;
 use rayon::prelude::*;
-use reuse::{Earlier, Inputs, Present};
+use reuse::{Earlier, Inputs, Present, shown};
 use seekless_fs::format::OpenOptions;
 use seekless_fs::term::{Term, Text};
-use seekless_images::output::{self, in_the_way};
+use seekless_images::output::{self, in_the_way, to_replace};
 use seekless_images::targets::{OutputFormat, Target};
 use seekless_images::{Error, ErrorKind, Place, Progress, ReflinkMode, Stop};
 use seekless_layout::planner::Storage;
@@ -21,7 +21,7 @@ use seekless_layout::trace::Events;
 use seekless_units::ByteLen;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 /// The name of the list of layers beside their images.
@@ -51,7 +51,8 @@ pub struct LayersBuild<'a> {
     /// Whether existing files are replaced.
     pub force: bool,
     /// Whether images of an earlier run are used again, or replaced if their inputs were others.
-    /// Without `force`, files that the list of that run does not describe are errors.
+    /// Without `force`, files that the list of that run does not describe are errors. The digests of
+    /// all images are computed, which later runs need.
     pub reuses: bool,
     /// Whether contents are cloned.
     pub reflink: ReflinkMode,
@@ -83,8 +84,9 @@ pub struct LayerWritten {
     /// attributes, the options of the volume, the accesses that lay it out, and the version of this
     /// program. Images with the same inputs are equal.
     pub inputs: String,
-    /// The SHA-256 of the image.
-    pub sha256: String,
+    /// The SHA-256 of the image, if the run may use images again. Otherwise it is not computed, which
+    /// would take a considerable part of the time of the build.
+    pub sha256: Option<String>,
     /// Whether the image is that of an earlier run.
     pub is_reused: bool,
 }
@@ -98,8 +100,8 @@ struct Planned {
     inputs: String,
     /// Where it is written; `None` if it is used again.
     target: Option<Target>,
-    /// The SHA-256 of the image, empty before it is written.
-    sha256: String,
+    /// The SHA-256 of the image, once it is computed.
+    sha256: Option<String>,
 }
 
 impl LayersBuild<'_> {
@@ -124,7 +126,7 @@ impl LayersBuild<'_> {
     }
 
     fn write_in(&self) -> Result<Vec<LayerWritten>, Error> {
-        let list = self.directory.join(LIST);
+        let list = self.list_path();
         let earlier = match self.reuses.then(|| Earlier::read(self.directory)) {
             Some(Err(error)) if !self.force || error.kind() != ErrorKind::Corrupt => {
                 return Err(error);
@@ -133,7 +135,7 @@ impl LayersBuild<'_> {
             _ => None,
         };
         if !self.force && earlier.is_none() && list.symlink_metadata().is_ok() {
-            return Err(in_the_way(&list, reuse::to_replace()));
+            return Err(in_the_way(&list, to_replace()));
         }
         let layers = &self.image.layers;
         let trees = layers.iter().map(|layer| layer.source.tree()).collect();
@@ -151,8 +153,10 @@ impl LayersBuild<'_> {
             };
             build.write(&planned.options, None)?;
         }
-        Self::digest(&mut planned)?;
-        if planned.iter().any(|one| one.target.is_some()) {
+        if self.reuses {
+            Self::digest(&mut planned)?;
+        }
+        if planned.iter().any(|one| one.target.is_some()) && list.is_file() {
             // An older list must not stand beside images that it does not describe.
             match fs::remove_file(&list) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -167,6 +171,13 @@ impl LayersBuild<'_> {
             output::replace(&list, |out| out.write_all(text.as_bytes()))?;
         }
         Ok(written)
+    }
+
+    /// The file of the list: the target of a link, which stays.
+    fn list_path(&self) -> PathBuf {
+        let path = self.directory.join(LIST);
+        let target = if path.is_symlink() { path.canonicalize().ok() } else { None };
+        target.filter(|target| target.is_file()).unwrap_or(path)
     }
 
     /// Decides which images are used again, and begins the others. `traces` are those of each layer.
@@ -189,7 +200,7 @@ impl LayersBuild<'_> {
                 options,
                 inputs,
                 target: None,
-                sha256: String::new(),
+                sha256: None,
             });
         }
         let (directory, stop) = (self.directory, self.stop);
@@ -201,7 +212,7 @@ impl LayersBuild<'_> {
             let path = directory.join(&one.file);
             let is_replaced = match present {
                 Present::Same(sha256) => {
-                    one.sha256 = sha256;
+                    one.sha256 = Some(sha256);
                     continue;
                 }
                 Present::Outdated => true,
@@ -231,8 +242,9 @@ impl LayersBuild<'_> {
         planned.par_iter_mut().try_for_each(|one| {
             let Some(target) = &one.target else { return Ok(()) };
             let device = target.written().expect("the image was written to it");
-            one.sha256 = reuse::sha256(device.as_ref())
+            let sha256 = reuse::sha256(device.as_ref())
                 .map_err(|error| Error::from(error).about(target.path().display()))?;
+            one.sha256 = Some(sha256);
             Ok(())
         })
     }
@@ -271,7 +283,7 @@ impl LayersBuild<'_> {
     #[must_use]
     pub fn list(&self, written: &[LayerWritten]) -> Value {
         let layer = |(order, one): (usize, &LayerWritten)| {
-            json!({
+            let mut entry = json!({
                 "order": order,
                 "diff_id": one.diff_id,
                 "digest": one.digest,
@@ -281,8 +293,11 @@ impl LayersBuild<'_> {
                 "format": one.format,
                 "files": one.files,
                 "inputs": one.inputs,
-                "sha256": one.sha256,
-            })
+            });
+            if let Some(sha256) = &one.sha256 {
+                entry["sha256"] = json!(sha256);
+            }
+            entry
         };
         let whiteouts = match self.whiteouts {
             Whiteouts::Overlay => "overlay",
@@ -347,18 +362,14 @@ fn create(directory: &Path) -> Result<bool, Error> {
 /// ChainID").
 fn chain_ids<'a>(diff_ids: impl Iterator<Item = &'a String>) -> impl Iterator<Item = String> {
     diff_ids.scan(None::<String>, |below, diff_id| {
-        let own = match below {
-            Some(below) => sha256(format!("{below} sha256:{diff_id}").as_bytes()),
-            None => diff_id.clone(),
+        let diff_id = format!("sha256:{diff_id}");
+        let chain_id = match below {
+            Some(below) => shown(Sha256::new_with_prefix(format!("{below} {diff_id}"))),
+            None => diff_id,
         };
-        let chain_id = format!("sha256:{own}");
         *below = Some(chain_id.clone());
         Some(chain_id)
     })
-}
-
-fn sha256(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// An identifier of a layer's volume (RFC 9562, version 8).

@@ -10,9 +10,8 @@ use super::LIST;
 use crate::formats::Options;
 use seekless_device::{BlockDevice, FileDevice};
 use seekless_fs::FsError;
-use seekless_fs::term::{Term, Text};
 use seekless_fs::tree::{Payload, Tree};
-use seekless_images::output::in_the_way;
+use seekless_images::output::{in_the_way, to_replace};
 use seekless_images::{Error, ErrorKind, Stop};
 use seekless_layout::planner::Storage;
 use seekless_layout::trace::Events;
@@ -145,8 +144,8 @@ pub(super) enum Present {
 }
 
 impl Earlier {
-    /// Reads the list in a directory; `None` if there is none. Entries without digests, as of older
-    /// versions of the program, are left out.
+    /// Reads the list in a directory; `None` if there is none. Entries without digests are left out:
+    /// those of runs without `reuses`, and of older versions of the program.
     ///
     /// # Errors
     /// [`ErrorKind::Corrupt`] for a file that is not a list of layers; I/O errors.
@@ -186,7 +185,10 @@ impl Earlier {
         stop: &Stop,
     ) -> Result<Present, Error> {
         let path = directory.join(file);
-        let Ok(meta) = path.symlink_metadata() else { return Ok(Present::Missing) };
+        let meta = match path.symlink_metadata() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Present::Missing),
+            meta => meta.map_err(|error| Error::io(path.display(), &error))?,
+        };
         let Some(listed) = self.images.get(file) else {
             return Ok(Present::Foreign { is_listed: false });
         };
@@ -213,11 +215,6 @@ pub(super) fn foreign(path: &Path, is_listed: bool) -> Error {
     Error::new(ErrorKind::System, what).hint(to_replace())
 }
 
-/// The hint that a file can be replaced.
-pub(super) fn to_replace() -> Text {
-    Text::from("use ").then(Term::Force).then(" to replace it")
-}
-
 /// The SHA-256 of a device's bytes: `sha256:` and hexadecimal digits.
 ///
 /// # Errors
@@ -236,7 +233,8 @@ pub(super) fn sha256(device: &dyn BlockDevice) -> Result<String, FsError> {
     Ok(shown(hash))
 }
 
-fn shown(hash: Sha256) -> String {
+/// A SHA-256 as digests are written: `sha256:` and hexadecimal digits.
+pub(super) fn shown(hash: Sha256) -> String {
     let digits: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
     format!("sha256:{digits}")
 }

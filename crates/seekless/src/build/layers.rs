@@ -48,8 +48,8 @@ pub struct BuiltLayer {
     pub len: u64,
     /// Files of all kinds in it, whiteouts included.
     pub files: u64,
-    /// The SHA-256 of the image: `sha256:` and hexadecimal digits.
-    pub sha256: String,
+    /// The SHA-256 of the image, `sha256:` and hexadecimal digits, with [`Build::reuse`].
+    pub sha256: Option<String>,
     /// Whether the image is that of an earlier run ([`Build::reuse`]).
     pub is_reused: bool,
 }
@@ -90,7 +90,7 @@ impl Build {
     /// # tar.current_dir(&work).args(["-cf", "image.tar", "layer.tar", "manifest.json", "config.json"]);
     /// # assert!(tar.status()?.success());
     /// // An archive of `docker save`; the other forms of container images are possible too.
-    /// for layer in Build::of([&image]).write_layers(&images, Whiteouts::Overlay)? {
+    /// for layer in Build::of([&image]).reuse().write_layers(&images, Whiteouts::Overlay)? {
     ///     let image = seekless::open(images.join(&layer.file))?;
     ///     assert_eq!(image.volume().format, "ext4");
     /// }
@@ -103,10 +103,10 @@ impl Build {
     ///
     /// # Errors
     /// [`ErrorKind::Usage`](crate::ErrorKind) for another source than one container image, for
-    /// options of a single image (a size, free bytes, older images, common places, an output format),
-    /// for changes to
-    /// the whole tree, and for FAT; [`ErrorKind::Unsupported`](crate::ErrorKind) for files that
-    /// overlayfs takes for marks; otherwise as [`write`](Self::write).
+    /// options of a single image (a size, free bytes, older images, common places, an output
+    /// format), for changes to the whole tree, and for FAT;
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind) for files that overlayfs takes for marks;
+    /// otherwise as [`write`](Self::write).
     pub fn write_layers(
         &self,
         directory: impl AsRef<Path>,

@@ -657,8 +657,8 @@ impl Build {
 
     /// Keeps images of layers that an earlier [`write_layers`](Self::write_layers) wrote into the
     /// directory, if this one would write the same; replaces its other ones. `layers.json` must
-    /// describe them: another file in the place of an image is an error unless [`replace`](Self::replace)
-    /// is given.
+    /// describe them, with the digests that only runs with this option write: another file in the
+    /// place of an image is an error unless [`replace`](Self::replace) is given.
     #[must_use]
     pub fn reuse(mut self) -> Self {
         self.reuses = true;
@@ -697,9 +697,10 @@ impl Build {
         self
     }
 
-    /// Writes the image to a file, which appears when it is complete, or to a block device. Without an
-    /// [`output_format`](Self::output_format), names that end in `.qcow2`, `.vhdx` and `.vmdk` are written by `qemu-img`, those that end in `.simg` as
-    /// Android sparse images, those that end in `.vhd` as fixed VHD images.
+    /// Writes the image to a file, which appears when it is complete, or to a block device. Without
+    /// an [`output_format`](Self::output_format), names that end in `.qcow2`, `.vhdx` and `.vmdk` are
+    /// written by `qemu-img`, those that end in `.simg` as Android sparse images, those that end in
+    /// `.vhd` as fixed VHD images.
     ///
     /// # Errors
     /// [`ErrorKind::Usage`](crate::ErrorKind) for options that contradict each other,
