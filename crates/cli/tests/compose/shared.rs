@@ -242,6 +242,7 @@ fn layers_keep_what_lies_below() {
 
 /// A tree as the archive of a layer.
 fn archived(shop: &Workshop, tree: &str) -> (String, Vec<u8>) {
+    set_times(tree, 0);
     let archive = format!("{tree}.tar");
     run("tar", &["--sort=name", "--owner=0", "--group=0", "-C", tree, "-cf", &archive, "."]);
     let bytes = fs::read(&archive).expect("read");
