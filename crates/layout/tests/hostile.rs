@@ -4,7 +4,7 @@ use seekless_fs::{
     Attr, BlockMap, Corruption, DirEntry, FileKind, FsError, Geometry, GroupSummary, IndexBlock,
     InodeLocation, Inspect, Mapping, Timestamp, Xattr,
 };
-use seekless_layout::replay::{Machine, replay};
+use seekless_layout::replay::{Machine, Purpose, replay};
 use seekless_layout::trace::{Event, Op};
 use seekless_units::{BlockNo, ByteLen, Extent, GroupNo, Ino, Lbn, Nanos};
 use std::ops::ControlFlow;
@@ -20,6 +20,8 @@ struct Lying {
     table: BlockNo,
     directory: BlockMap,
     file: BlockMap,
+    /// The length of files, in bytes.
+    size: u64,
 }
 
 impl Lying {
@@ -42,7 +44,8 @@ impl Lying {
             features: Vec::new(),
         };
         let table = BlockNo::new(1);
-        Self { geometry, table, directory: BlockMap::default(), file: BlockMap::default() }
+        let (directory, file) = (BlockMap::default(), BlockMap::default());
+        Self { geometry, table, directory, file, size: 65536 }
     }
 }
 
@@ -65,7 +68,7 @@ impl Inspect for Lying {
             uid: 0,
             gid: 0,
             nlink: 1,
-            size: 65536,
+            size: self.size,
             sectors: 128,
             atime: time,
             mtime: time,
@@ -175,4 +178,24 @@ fn ranges_of_a_trace_beyond_every_file() {
         .collect();
     let replayed = replay(&Lying::new(), &events, Machine::default()).expect("a sound volume");
     assert_eq!(replayed.files.len(), 1);
+}
+
+/// The time of a replay depends on the data of a file, not on its length.
+#[test]
+fn every_page_of_a_sparse_file_is_faulted_in() {
+    let size = 1 << 62;
+    let blocks = [(0, 5), (size / 65536 - 1, 700)];
+    let runs = blocks.map(|(lbn, block)| Mapping {
+        lbn: Lbn::new(lbn),
+        extent: Extent::new(BlockNo::new(block), 1),
+        unwritten: false,
+    });
+    let file = BlockMap { runs: runs.to_vec(), ..BlockMap::default() };
+    let image = Lying { file, size, ..Lying::new() };
+    let all = Event::new(Nanos::ZERO, Op::Fault, b"/file".to_vec());
+    let replayed = replay(&image, &[all].into_iter().collect(), Machine::default()).expect("sound");
+    let data = replayed.requests.iter().filter(|it| it.purpose == Purpose::Data);
+    let mut read: Vec<u64> = data.map(|it| it.extent.start.get()).collect();
+    read.dedup();
+    assert_eq!(read, [5, 700]);
 }

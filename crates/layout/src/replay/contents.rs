@@ -80,7 +80,12 @@ impl Replay<'_> {
 
     /// The parts of a range of pages that hold data. Small holes are read with the data around
     /// them; large ones would only take time.
-    fn spans(&mut self, ino: Ino, from: u64, to: u64) -> Result<Vec<(u64, u64)>, FsError> {
+    pub(super) fn spans(
+        &mut self,
+        ino: Ino,
+        from: u64,
+        to: u64,
+    ) -> Result<Vec<(u64, u64)>, FsError> {
         let bs = self.block_size;
         let mut spans: Vec<(u64, u64)> = Vec::new();
         for (lbn, extent) in self.extents(ino, from, to)? {

@@ -22,6 +22,30 @@ const HEAD: usize = 4096;
 impl Replay<'_> {
     /// Pages of a mapped file that a program touches.
     pub(super) fn fault(&mut self, pid: u32, ino: Ino, from: u64, to: u64) -> Result<(), FsError> {
+        for (from, to) in self.near_data(ino, from, to)? {
+            self.fault_pages(pid, ino, from, to)?;
+        }
+        Ok(())
+    }
+
+    /// The parts of a range of pages at which a fault may read data: pages with data, and as many
+    /// pages around them as read-ahead covers. Elsewhere in a hole a fault reads nothing, and a
+    /// sparse file has up to 2^52 such pages.
+    fn near_data(&mut self, ino: Ino, from: u64, to: u64) -> Result<Vec<(u64, u64)>, FsError> {
+        let reach = self.limits().read_ahead.max(FAULT_AROUND);
+        let mut near: Vec<(u64, u64)> = Vec::new();
+        for (first, end) in self.spans(ino, from.saturating_sub(reach), to + reach)? {
+            let (first, end) = (first.saturating_sub(reach).max(from), (end + reach).min(to));
+            match near.last_mut() {
+                Some(last) if first <= last.1 => last.1 = last.1.max(end),
+                _ if first < end => near.push((first, end)),
+                _ => {}
+            }
+        }
+        Ok(near)
+    }
+
+    fn fault_pages(&mut self, pid: u32, ino: Ino, from: u64, to: u64) -> Result<(), FsError> {
         self.map(ino)?;
         let limits = self.limits();
         for page in from..to {
