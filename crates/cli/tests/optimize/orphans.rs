@@ -168,3 +168,15 @@ fn what_is_no_list_of_orphans_is_dropped() {
     run("e2fsck", &["-fn", &new]);
     assert!(run("dumpe2fs", &["-h", &new]).contains("First orphan inode:       11"));
 }
+
+/// A kernel marks the orphan file as in use when it mounts, so that a crash leaves the mark though no
+/// file was deleted.
+#[test]
+fn an_empty_orphan_file_is_no_damage() {
+    let scratch = Scratch::new("orphan-present");
+    let (output, old, new) = change_and_optimize(&scratch, "feature orphan_present");
+    assert!(run("dumpe2fs", &["-h", &old]).contains("orphan_present"));
+    text(&output);
+    run("e2fsck", &["-fn", &new]);
+    assert!(!run("dumpe2fs", &["-h", &new]).contains("orphan_present"));
+}

@@ -83,12 +83,13 @@ use tracing::warn;
 
 /// Findings of any volume that was not unmounted, and quotas that were wrong before: nothing that is
 /// read or laid out again depends on them.
-const CARRIED: [&Problem; 8] = [
+const CARRIED: [&Problem; 9] = [
     problems::SUPERBLOCK_ERRORS,
     problems::SUPERBLOCK_NOT_CLEAN,
     problems::SUPERBLOCK_TOTALS,
     problems::JOURNAL_PENDING,
     problems::ORPHAN_LIST,
+    problems::ORPHAN_FILE_EMPTY,
     problems::INODE_ORPHAN,
     problems::LOST_FOUND_MISSING,
     problems::QUOTA_USAGE,

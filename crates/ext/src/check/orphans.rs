@@ -63,7 +63,7 @@ impl Checker {
         if self.volume.sb.has_filed_orphans() {
             if filed.is_empty() {
                 let what = "lists nothing, but the superblock says that it is in use".to_string();
-                self.expected(problems::ORPHAN_FILE, what, place);
+                self.found(problems::ORPHAN_FILE_EMPTY, what, place);
                 self.fix(Stage::Orphans, Fix::OrphanFile);
             }
             for ino in filed {

@@ -153,10 +153,17 @@ seekless_fs::problems! {
         code: "orphan.file", phase: 0,
         preen: Preen::Depends("unless its blocks have checksums without metadata_csum"),
         text: "an orphan file with an invalid block, with inodes that are not in use, with inodes \
-               though the superblock says that it is empty, without any though it says that there \
-               are some, or with checksums of blocks without metadata_csum",
+               though the superblock says that it is empty, or with checksums of blocks without \
+               metadata_csum",
         question: Some("Write the orphan file again?"),
         repair: "it is written again",
+    }
+    ORPHAN_FILE_EMPTY = {
+        code: "orphan.empty-file", phase: 0, preen: Preen::Repairs,
+        text: "an orphan file without inodes though the superblock says that there are some, as \
+               each crash leaves it",
+        question: Some("Clear the mark in the superblock?"),
+        repair: "it is cleared",
     }
     INODE_ORPHAN = {
         code: "inode.orphan", phase: 0, preen: Preen::Repairs,

@@ -45,6 +45,10 @@ const COPY_BYTES: u64 = 1 << 20;
 /// Bytes of data that a step copies, at most.
 const STEP_BYTES: u64 = 64 << 20;
 
+/// Bytes at the beginning of a file that a trial copies: a score looks there for the segments of a
+/// program.
+const TRIAL_BYTES: u64 = 4096;
+
 impl Occupied for Survey<'_> {
     fn data(&self, object: ObjectId) -> Vec<Placed> {
         let runs = self.moved(object).runs.iter().filter(|run| !self.stays(run));
@@ -179,8 +183,8 @@ impl Mover<'_> {
         }
     }
 
-    /// Leaves contents of files in place, for a device that is thrown away: everything else is as
-    /// after a real run.
+    /// Leaves contents of files in place, but for their first 4 KiB, for a device that is thrown
+    /// away: everything else is as after a real run.
     pub fn without_contents(&mut self) {
         self.copies_contents = false;
     }
@@ -258,15 +262,16 @@ impl Mover<'_> {
     /// Copies the written blocks of a run to its new place.
     fn copy(&self, copy: &Copied) -> Result<(), FsError> {
         let moved = self.survey.moved(copy.object);
-        if !self.copies_contents && moved.kind != FileKind::Directory {
-            return Ok(());
-        }
+        let is_shortened = !self.copies_contents && moved.kind == FileKind::Regular;
         debug_assert!(copy.to.len > 0, "a run has blocks");
         debug_assert!(
             !copy.to.overlaps(Extent::new(copy.from, copy.to.len)),
             "blocks are copied to others"
         );
-        let (from, to) = (copy.lbn.get(), copy.lbn.get() + copy.to.len);
+        let (from, mut to) = (copy.lbn.get(), copy.lbn.get() + copy.to.len);
+        if is_shortened {
+            to = to.min(TRIAL_BYTES.div_ceil(self.block_size()));
+        }
         let most = (COPY_BYTES / self.block_size()).max(1);
         let first = moved.runs.partition_point(|run| run.lbn.get() + run.extent.len <= from);
         for run in moved.runs[first..].iter().take_while(|run| run.lbn.get() < to) {
@@ -330,7 +335,7 @@ impl Mover<'_> {
         let inodes = self.survey.volume.sb.raw.s_inodes_count.get();
         rewrite::inode(&mut raw, moved.ino, &change, inodes, self.seed(), &Some)?;
         self.logged(copies, at.block)?[offset..offset + size].copy_from_slice(&raw);
-        if more != 0 {
+        if more != 0 && quota::counts_blocks(core.i_flags.get()) {
             let attr = self.survey.image.attr(moved.ino)?;
             for (charges, owner) in charges.iter_mut().zip([attr.uid, attr.gid, attr.project]) {
                 *charges.entry(owner).or_default() += bytes;

@@ -50,12 +50,24 @@ impl RelayoutWriter<'_> {
         renumbered(first, &|old| self.renumber(old), Location::of("orphan list").in_inode(first))
     }
 
-    /// Replaces the numbers in the orphan file, which stays in place.
-    pub(super) fn write_orphan_file(&self) -> Result<(), FsError> {
+    /// Whether the orphan file has inodes. It has none, despite the mark of the superblock, after a
+    /// crash while no file was deleted: a kernel sets the mark when it mounts.
+    pub(super) fn has_filed_orphans(&self) -> Result<bool, FsError> {
         let volume = self.survey.volume;
         if !volume.sb.has_compat(compat::ORPHAN_FILE) || !volume.sb.has_filed_orphans() {
+            return Ok(false);
+        }
+        let mut has_any = false;
+        volume.orphans().file_blocks(&mut |block| has_any |= !block.numbers.is_empty())?;
+        Ok(has_any)
+    }
+
+    /// Replaces the numbers in the orphan file, which stays in place.
+    pub(super) fn write_orphan_file(&self) -> Result<(), FsError> {
+        if !self.has_filed_orphans()? {
             return Ok(());
         }
+        let volume = self.survey.volume;
         let file = Ino::new(volume.sb.raw.s_orphan_file_inum.get());
         let generation = volume.inodes().read(file)?.core.i_generation.get();
         let mut blocks = Vec::new();

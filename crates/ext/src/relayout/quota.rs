@@ -1,7 +1,7 @@
 //! Quota files brought up to date: a map that grew or shrank by a block changes its owner's usage.
 
 use crate::inode::Inode;
-use crate::ondisk::{QuotaEntry, QuotaLeafHead};
+use crate::ondisk::{QuotaEntry, QuotaLeafHead, flags};
 use crate::quota::{BLOCK, DEPTH, MAGICS, ROOT};
 use crate::volume::Volume;
 use seekless_fs::field::{index, invalid, le32, range, wide};
@@ -19,6 +19,12 @@ pub(crate) type Charges = BTreeMap<u32, i64>;
 pub(crate) struct QuotaPatch {
     pub(crate) offset: u64,
     pub(crate) value: u64,
+}
+
+/// Whether an inode's blocks count towards the usage of its owner, by its flags. Values of
+/// attributes count for the files that have them, by their lengths (`ext4_xattr_inode_alloc_quota`).
+pub(crate) fn counts_blocks(inode_flags: u32) -> bool {
+    inode_flags & flags::EA_INODE == 0
 }
 
 /// The patches that bring the quota file of inode `ino` up to date.

@@ -94,7 +94,7 @@ impl RelayoutWriter<'_> {
         Ok(())
     }
 
-    /// Writes an object's inode; returns the change of its size in bytes.
+    /// Writes an object's inode; returns the change of its owners' usage in bytes.
     fn rewrite_inode(&self, object: ObjectId, out: &mut [u8]) -> Result<i64, FsError> {
         let volume = self.survey.volume;
         let moved = self.survey.moved(object);
@@ -142,7 +142,7 @@ impl RelayoutWriter<'_> {
         out.copy_from_slice(inode.raw());
         let inodes = volume.sb.raw.s_inodes_count.get();
         rewrite::inode(out, to, &change, inodes, self.seed(), &|old| self.renumber(old))?;
-        Ok(charge)
+        Ok(if quota::counts_blocks(inode.core.i_flags.get()) { charge } else { 0 })
     }
 
     fn map(

@@ -175,7 +175,9 @@ impl RelayoutWriter<'_> {
             }
             if group == GroupNo::ZERO {
                 raw.s_last_orphan = first_orphan.get().into();
-                raw.s_feature_ro_compat = sb.raw.s_feature_ro_compat;
+                if self.has_filed_orphans()? {
+                    raw.s_feature_ro_compat = sb.raw.s_feature_ro_compat;
+                }
             }
             seal_superblock(&mut raw, group.get());
             let (block, inset) = if group == GroupNo::ZERO {
