@@ -6,13 +6,17 @@ use seekless_fs::source::Source;
 use tracing::warn;
 
 /// Flags with their names, as `lsattr -l` and `attrib` have them.
-const NAMES: [(u32, &str); 14] = [
+const NAMES: [(u32, &str); 18] = [
+    (inode_flag::SECRM, "secure deletion"),
+    (inode_flag::UNRM, "undeletable"),
+    (inode_flag::COMPR, "compressed"),
     (inode_flag::SYNC, "synchronous updates"),
     (inode_flag::IMMUTABLE, "immutable"),
     (inode_flag::APPEND, "append only"),
     (inode_flag::NODUMP, "no dump"),
     (inode_flag::NOATIME, "no atime"),
     (inode_flag::JOURNAL_DATA, "journalled data"),
+    (inode_flag::NOTAIL, "no tail merging"),
     (inode_flag::DIRSYNC, "synchronous directory updates"),
     (inode_flag::TOPDIR, "top of directory hierarchies"),
     (inode_flag::VERITY, "verity"),

@@ -96,6 +96,12 @@ pub struct Xattr {
 
 /// Inode flags as in `lsattr`: `FS_*_FL` of `include/uapi/linux/fs.h`.
 pub mod inode_flag {
+    /// Overwritten when it is removed. Linux stores this flag and the next two, and acts on none.
+    pub const SECRM: u32 = 0x1;
+    /// Kept, to be restored, when it is removed.
+    pub const UNRM: u32 = 0x2;
+    /// Stored compressed.
+    pub const COMPR: u32 = 0x4;
     /// Written synchronously.
     pub const SYNC: u32 = 0x8;
     /// Cannot be changed.
@@ -110,6 +116,8 @@ pub mod inode_flag {
     pub const ENCRYPT: u32 = 0x800;
     /// Data written to it goes through the journal.
     pub const JOURNAL_DATA: u32 = 0x4000;
+    /// Its last block is not merged with those of other files. Linux stores the flag only.
+    pub const NOTAIL: u32 = 0x8000;
     /// Changes of the directory are written synchronously.
     pub const DIRSYNC: u32 = 0x1_0000;
     /// Hint for directories: its subdirectories are unrelated to each other.
@@ -129,12 +137,16 @@ pub mod inode_flag {
     pub const CASEFOLD: u32 = 0x4000_0000;
     /// Flags that describe the file, not its storage format: they are copied to another image, or
     /// their loss there is a loss of information.
-    pub const KEPT: u32 = SYNC
+    pub const KEPT: u32 = SECRM
+        | UNRM
+        | COMPR
+        | SYNC
         | IMMUTABLE
         | APPEND
         | NODUMP
         | NOATIME
         | JOURNAL_DATA
+        | NOTAIL
         | DIRSYNC
         | TOPDIR
         | VERITY

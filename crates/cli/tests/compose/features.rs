@@ -1,6 +1,8 @@
 //! Disabled features: features that depend on them are left out too, with a message.
 
-use crate::judges::{Mounted, Scratch, can_mount, failure, header, run, seekless, text};
+use crate::judges::{
+    Mounted, Scratch, can_mount, failure, header, manifest, run, same, seekless, text,
+};
 use std::fs;
 
 /// Features that may be disabled, each with the features that are left out with it.
@@ -81,4 +83,39 @@ fn what_is_asked_for_and_made_impossible_is_refused() {
     let (code, message) = failure(&build("^ext_attr"));
     assert!(code == 5 && message.contains("ext_attr") && message.contains("file"), "{message}");
     text(&build(""));
+}
+
+/// Values that fit in a block one by one, but not together: as by the kernel, some have inodes of
+/// their own.
+#[test]
+fn many_values_of_attributes() {
+    let scratch = Scratch::new("features-values");
+    let (tree, old, value) = (scratch.join("tree"), scratch.join("old"), scratch.join("value"));
+    fs::create_dir(&tree).expect("mkdir");
+    fs::write(format!("{tree}/file"), "contents").expect("write");
+    let options = ["-q", "-t", "ext4", "-b", "4096", "-O", "ea_inode", "-d", &tree, &old, "16M"];
+    run("mke2fs", &options);
+    let mut commands = String::new();
+    for n in 0..20 {
+        fs::write(format!("{value}-{n}"), vec![n; 900]).expect("write");
+        commands += &format!("ea_set -f {value}-{n} /file user.{n}\n");
+    }
+    let list = scratch.join("commands");
+    fs::write(&list, commands).expect("write");
+    run("debugfs", &["-w", "-f", &list, &old]);
+    let listing = manifest(&old, &[]);
+    assert_eq!(listing.matches("user.").count(), 20, "{listing}");
+    for size in ["1024", "4096"] {
+        let new = scratch.join(size);
+        text(&seekless(&["build", &old, "-o", &new, "-b", size, "-O", "ea_inode"]));
+        run("e2fsck", &["-fn", &new]);
+        same("attributes", &listing, &manifest(&new, &[]));
+        if can_mount() {
+            let mounted = Mounted::new(&scratch, &new, "ro");
+            same("attributes by the kernel", &listing, &manifest(mounted.text(), &[]));
+        }
+    }
+    let args = ["build", &old, "-o", &scratch.join("without"), "-O", "^ea_inode"];
+    let (code, said) = failure(&seekless(&args));
+    assert!(code == 5 && said.contains("the ea_inode feature allows larger ones"), "{said}");
 }

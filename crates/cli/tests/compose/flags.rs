@@ -4,7 +4,7 @@ use super::judges::{Scratch, check, failure, run, seekless, text};
 use std::fs;
 
 /// Flags besides `EXT4_EXTENTS_FL`, by the name of the file.
-const FLAGS: [(&str, u32); 7] = [
+const FLAGS: [(&str, u32); 11] = [
     ("immutable", 0x10),
     ("append", 0x20),
     ("nodump", 0x40),
@@ -12,6 +12,11 @@ const FLAGS: [(&str, u32); 7] = [
     ("journalled", 0x4000),
     ("dax", 0x200_0000),
     ("dir", 0x1_0000),
+    // No kernel acts on these, but lsattr shows them.
+    ("secure", 0x1),
+    ("undeletable", 0x2),
+    ("compressed", 0x4),
+    ("untailed", 0x8000),
 ];
 
 /// Length of the sealed file, offset of its hash tree, and end of the stored data.
@@ -130,10 +135,10 @@ fn flags_that_an_image_cannot_have_are_said() {
         assert_eq!(flags_of(&new, "immutable") & 0x10, 0x10);
     }
     let said = warned(&["--format", "fat32", "--drop", "all"]);
-    assert!(said.contains("8 files with flags") && said.contains("immutable, append"), "{said}");
+    assert!(said.contains("12 files with flags") && said.contains("immutable, append"), "{said}");
     // UFS supports three of the flags, and they survive the way back to ext4.
     let said = warned(&["--format", "ufs2"]);
-    assert!(said.contains("5 files with flags"), "{said}");
+    assert!(said.contains("9 files with flags"), "{said}");
     let back = scratch.join("back");
     text(&seekless(&["build", &new, "-o", &back]));
     for (name, flags) in &FLAGS[..3] {

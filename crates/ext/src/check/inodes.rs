@@ -8,6 +8,7 @@ use super::resize_inode::check_resize_inode;
 use super::salvage::salvage;
 use super::seen::CheckedInode;
 use super::sequence::USABLE_BLOCKS;
+use crate::encode::mapping::block_map_reach;
 use crate::extent;
 use crate::inode::Inode;
 use crate::ondisk::{InodeCore, compat, flags, incompat, ro_compat, special};
@@ -33,8 +34,7 @@ pub(super) fn max_len(sb: &Super, has_extents: bool) -> u64 {
     if has_extents {
         return (size << 32) - 1;
     }
-    let slots = size >> 2;
-    (12 + slots + slots.pow(2) + slots.pow(3)) * size
+    block_map_reach(sb.block_size)
 }
 
 /// Whether `i_block` contains a target as long as the inode says, ended by zeros

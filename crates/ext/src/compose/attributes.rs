@@ -102,54 +102,52 @@ impl IndexedAttribute<'_> {
     }
 }
 
-/// Encodes a set: each attribute in the inode while there is room, then in the block, large values
-/// in inodes of their own if the volume allows it.
+/// An attribute, and whether its value has an inode of its own.
+type Stored<'a> = (IndexedAttribute<'a>, bool);
+
+/// Encodes a set: each attribute in the inode while there is room, then in the block. If the volume
+/// allows it, large values are in inodes of their own, and so are the largest of the others if they
+/// do not fit in the block together, as the kernel stores them.
 pub(crate) fn encode(xattrs: &[Xattr], room: Room) -> Result<Encoded, FsError> {
-    let mut stored = xattrs.iter().map(IndexedAttribute::of).collect::<Result<Vec<_>, _>>()?;
+    let mut stored = xattrs
+        .iter()
+        .map(|xattr| {
+            let attribute = IndexedAttribute::of(xattr)?;
+            let value_inode = room.value_inodes && attribute.value.len() > room.block / 2;
+            Ok((attribute, value_inode))
+        })
+        .collect::<Result<Vec<Stored<'_>>, FsError>>()?;
     // The order the kernel searches a block in; harmless in the inode, where inline data
     // comes first.
-    stored.sort_by(|a, b| a.order().cmp(&b.order()));
-    let header = size_of::<u32>();
-    let mut left = room.in_inode.saturating_sub(header + size_of::<u32>());
-    let mut block_left = room.block - size_of::<XattrHeader>() - size_of::<u32>();
-    let (mut inside, mut outside) = (Vec::new(), Vec::new());
-    for attribute in stored {
-        let value_inode = room.value_inodes && attribute.value.len() > room.block / 2;
-        let len = if value_inode { attribute.entry_len() } else { attribute.len() };
-        if len <= left {
-            left -= len;
-            inside.push((attribute, value_inode));
-        } else if attribute.is_inline_data() {
-            return Err(FsError::NoSpace("the inode has no room for its inline data".into()));
-        } else if !room.blocks {
-            return Err(FsError::NoSpace(format!(
-                "extended attributes of {} bytes need a block of their own, which needs the \
-                 ext_attr feature",
-                attribute.len(),
-            )));
-        } else if len <= block_left {
-            block_left -= len;
-            outside.push((attribute, value_inode));
-        } else {
-            return Err(FsError::NoSpace(format!(
-                "extended attributes of {} bytes do not fit in a block of {}{}",
-                attribute.len(),
-                room.block,
-                if room.value_inodes { "" } else { " (the ea_inode feature allows larger ones)" }
-            )));
+    stored.sort_by(|a, b| a.0.order().cmp(&b.0.order()));
+    let names: usize = stored.iter().map(|(attribute, _)| attribute.entry_len()).sum();
+    let may_fit = room.value_inodes && names <= room.in_inode + room.block;
+    let (inside, outside) = loop {
+        let error = match divide(&stored, room) {
+            Ok(divided) => break divided,
+            Err(error) => error,
+        };
+        let inline = |(attribute, value_inode): &&mut Stored<'_>| {
+            !*value_inode && !attribute.value.is_empty() && !attribute.is_inline_data()
+        };
+        let largest = stored.iter_mut().filter(inline).max_by_key(|it| it.0.value.len());
+        match largest.filter(|_| may_fit) {
+            Some((_, value_inode)) => *value_inode = true,
+            None => return Err(error),
         }
-    }
+    };
+    let header = size_of::<u32>();
     let mut encoded = Encoded::default();
     if !inside.is_empty() {
         let mut area = vec![0; room.in_inode];
         area[..header].copy_from_slice(&XATTR_MAGIC.to_le_bytes());
-        lay_out(&inside, &mut area, header, header, room, false, &mut encoded.values);
+        lay_out(inside, &mut area, header, header, room, false, &mut encoded.values);
         encoded.in_inode = area;
     }
     if !outside.is_empty() {
         let mut block = vec![0; room.block];
         let hash = lay_out(
-            &outside,
+            outside,
             &mut block,
             size_of::<XattrHeader>(),
             0,
@@ -170,10 +168,47 @@ pub(crate) fn encode(xattrs: &[Xattr], room: Room) -> Result<Encoded, FsError> {
     Ok(encoded)
 }
 
+/// Divides attributes between the inode and the block.
+fn divide<'s, 'a>(
+    stored: &'s [Stored<'a>],
+    room: Room,
+) -> Result<(Vec<&'s Stored<'a>>, Vec<&'s Stored<'a>>), FsError> {
+    let mut left = room.in_inode.saturating_sub(2 * size_of::<u32>());
+    let mut block_left = room.block - size_of::<XattrHeader>() - size_of::<u32>();
+    let (mut inside, mut outside) = (Vec::new(), Vec::new());
+    for one in stored {
+        let (attribute, value_inode) = one;
+        let len = if *value_inode { attribute.entry_len() } else { attribute.len() };
+        if len <= left {
+            left -= len;
+            inside.push(one);
+        } else if attribute.is_inline_data() {
+            return Err(FsError::NoSpace("the inode has no room for its inline data".into()));
+        } else if !room.blocks {
+            return Err(FsError::NoSpace(format!(
+                "extended attributes of {} bytes need a block of their own, which needs the \
+                 ext_attr feature",
+                attribute.len(),
+            )));
+        } else if len <= block_left {
+            block_left -= len;
+            outside.push(one);
+        } else {
+            return Err(FsError::NoSpace(format!(
+                "extended attributes of {} bytes do not fit in a block of {}{}",
+                attribute.len(),
+                room.block,
+                if room.value_inodes { "" } else { " (the ea_inode feature allows larger ones)" }
+            )));
+        }
+    }
+    Ok((inside, outside))
+}
+
 /// Writes entries from `start` up and values from the end down; offsets of
 /// values count from `base`. Returns the hash of all entries.
 fn lay_out(
-    attributes: &[(IndexedAttribute<'_>, bool)],
+    attributes: Vec<&Stored<'_>>,
     area: &mut [u8],
     start: usize,
     base: usize,
@@ -262,6 +297,25 @@ mod tests {
         let room = Room { value_inodes: true, ..ROOM };
         let own = encode(&[xattr("user.b", &[7; 2000])], room).unwrap();
         assert_eq!(own.values.len(), 1);
+    }
+
+    #[test]
+    fn values_that_do_not_fit_together_get_inodes_the_largest_first() {
+        let room = Room { value_inodes: true, ..ROOM };
+        let set = |lens: &[usize]| -> Vec<Xattr> {
+            let name = |at: usize| format!("user.{at:02}");
+            lens.iter().enumerate().map(|(at, &len)| xattr(&name(at), &vec![7; len])).collect()
+        };
+        let lens = |set: &[Xattr]| {
+            let encoded = encode(set, room).unwrap();
+            encoded.values.iter().map(|one| one.value.len()).collect::<Vec<_>>()
+        };
+        assert_eq!(lens(&set(&[400, 500])), []);
+        assert_eq!(lens(&set(&[400, 500, 300])), [500]);
+        assert_eq!(lens(&set(&[400, 500, 0, 300, 450, 390])), [400, 500, 450]);
+        // Names that do not fit whatever becomes of the values, in a time that grows no faster.
+        assert!(matches!(encode(&set(&[1; 20_000]), room), Err(FsError::NoSpace(_))));
+        assert!(matches!(encode(&set(&[400, 500, 300]), ROOM), Err(FsError::NoSpace(_))));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::inodes::{inline_capacity, kept_flags};
 use crate::casefold;
 use crate::encode::device::device_words;
 use crate::encode::dirblocks::{DirFormat, Packing};
-use crate::encode::mapping::{extent_tree_blocks, extents_of, indirect_blocks};
+use crate::encode::mapping::{extent_tree_blocks, extents_of, indirect_blocks, longest_file};
 use crate::encode::places::{NamePlaces, OlderNames};
 use crate::features::Features;
 use crate::ondisk::{XATTR_REFCOUNT_MAX, compat, incompat};
@@ -213,6 +213,10 @@ impl<'a> TreeDemand<'a> {
         let node = self.tree.node(id);
         let blocks = match node.kind {
             FileKind::Directory => self.directory_blocks(id)?.0,
+            // A hole at the end has no blocks, but counts.
+            FileKind::Regular if node.size > self.longest() => {
+                return Err(self.too_long(id));
+            }
             FileKind::Symlink if node.size >= u64::from(self.block_size) => {
                 return Err(FsError::NoSpace(format!(
                     "{}: a link target of {} bytes does not fit in a block of {}",
@@ -238,14 +242,24 @@ impl<'a> TreeDemand<'a> {
             }
             _ => 0,
         };
-        let dense = u32::try_from(blocks).map_err(|_| {
-            FsError::NoSpace(format!(
-                "{}: {} bytes exceed the maximum file size",
-                self.tree.shown_path(id),
-                node.size
-            ))
-        })?;
+        let dense = u32::try_from(blocks).map_err(|_| self.too_long(id))?;
         Ok((dense, None))
+    }
+
+    fn too_long(&self, id: NodeId) -> FsError {
+        let (path, size) = (self.tree.shown_path(id), self.tree.node(id).size);
+        let longest = self.longest();
+        let hint = match self.features.has_incompat(incompat::EXTENTS) {
+            true => "",
+            false => "; the extent feature allows longer ones",
+        };
+        let what = format!("{path}: {size} bytes exceed the maximum file size ({longest}{hint})");
+        FsError::NoSpace(what)
+    }
+
+    /// The longest file, in bytes.
+    fn longest(&self) -> u64 {
+        longest_file(self.features.has_incompat(incompat::EXTENTS), self.block_size)
     }
 
     fn add_sparse_runs(&mut self, segments: &[Segment]) {

@@ -201,6 +201,22 @@ fn to_lbn(lbn: u64) -> Result<u32, FsError> {
     })
 }
 
+/// The end of the last block that a map of direct and indirect blocks reaches, in bytes.
+pub(crate) fn block_map_reach(block_size: u32) -> u64 {
+    let size = u64::from(block_size);
+    let slots = size / 4;
+    (DIRECT + slots + slots.pow(2) + slots.pow(3)) * size
+}
+
+/// The longest file, in bytes, whether it has contents at its end or a hole: Linux, `ext4_max_size`
+/// and `ext4_max_bitmap_size`.
+pub(crate) fn longest_file(has_extents: bool, block_size: u32) -> u64 {
+    match has_extents {
+        true => u64::from(u32::MAX) * u64::from(block_size),
+        false => block_map_reach(block_size),
+    }
+}
+
 /// Indirect blocks needed to map these runs.
 pub(crate) fn indirect_blocks(runs: &[Run], block_size: u32) -> u64 {
     let per_block = u64::from(block_size / 4);
