@@ -33,6 +33,7 @@ use seekless_units::{ByteLen, Lba};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use streamed::StreamTarget;
@@ -253,6 +254,21 @@ impl Target {
         let (from, to) = ((&old as &dyn BlockDevice, &*self.path), (new.as_ref(), &*self.path));
         copy_range(from, to, 0, start.get().min(all))?;
         copy_range(from, to, end, all)
+    }
+
+    /// Refuses a target that is one of these traces or lists, under whatever name. Replacing an
+    /// image by a new one can be meant, replacing them by an image cannot.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Usage`] with the target.
+    pub fn spare<'a>(&self, inputs: impl IntoIterator<Item = &'a PathBuf>) -> Result<(), Error> {
+        let file = |path: &Path| path.metadata().ok().map(|meta| (meta.dev(), meta.ino()));
+        let Some(own) = file(&self.path) else { return Ok(()) };
+        if inputs.into_iter().any(|input| file(input) == Some(own)) {
+            let path = self.path.display();
+            return Err(Error::usage(format!("{path}: the image would replace a trace")));
+        }
+        Ok(())
     }
 
     /// Refuses sources on the target device.

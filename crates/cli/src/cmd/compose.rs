@@ -348,6 +348,7 @@ pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure
     let target = target.with_reflink(args.reflink.mode())?;
     let read = args.sources.iter().chain(args.disk.source()).chain(args.like.images());
     target.refuse_source(read.chain(args.amend.files()))?;
+    target.spare(&args.trace)?;
     if let Some(partitions) = &partitions {
         return definitions::run(args, partitions, target, global);
     }

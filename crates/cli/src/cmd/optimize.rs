@@ -190,6 +190,7 @@ pub(crate) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Fail
     let target = Target::create(path, args.force, args.output_format.map(Into::into))?;
     let target = target.with_reflink(args.reflink.mode())?;
     target.refuse_source(args.like.iter().chain([&args.image]))?;
+    target.spare(&args.trace)?;
     let older = like::open(args)?;
     let storage = args.storage.with(args.chunk);
     let (place, progress) = (args.place.place(), progress::shown(global));

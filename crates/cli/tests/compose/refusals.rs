@@ -409,3 +409,49 @@ fn device_numbers_that_an_inode_has_no_place_for() {
         assert!(shown.contains(&both), "{both}: {shown}");
     }
 }
+
+/// A hole counts: a file may have no contents near its end.
+#[test]
+fn files_longer_than_their_map_reaches() {
+    let (scratch, from, image) = scene("longer");
+    let file = File::create(scratch.path().join("from/sparse")).expect("create");
+    // 12 + 256 + 256^2 + 256^3 blocks of 1 KiB.
+    let reach = 16_843_020 << 10;
+    let kinds: [&[&str]; 2] = [&["--format", "ext3"], &["-O", "^extent,^64bit"]];
+    for (kind, longest) in kinds.map(|kind| (kind, reach)).into_iter().chain([
+        // A tree of extents has numbers of 32 bits, the greatest of which none may have.
+        (&["-O", "extent"][..], (1 << 42) - 1024),
+    ]) {
+        let args = [&["build", &from, "-o", &image, "--force", "-b", "1024"], kind].concat();
+        file.set_len(longest).expect("length");
+        text(&seekless(&args));
+        run("e2fsck", &["-fn", &image]);
+        fs::remove_file(&image).expect("remove");
+        file.set_len(longest + 1).expect("length");
+        let (code, message) = failure(&seekless(&args));
+        assert!(
+            code == 5 && message.contains("sparse: ") && message.contains("maximum"),
+            "{message}"
+        );
+        nothing_left(&image);
+    }
+}
+
+#[test]
+fn a_trace_is_not_replaced_by_the_image() {
+    let (scratch, from, image) = scene("spared");
+    let (trace, link, paths) = (scratch.join("trace"), scratch.join("link"), scratch.join("paths"));
+    fs::write(&paths, "/file\n").expect("write");
+    text(&seekless(&["trace", "import", "--paths", &paths, "-o", &trace]));
+    std::os::unix::fs::symlink(&trace, &link).expect("symlink");
+    let before = fs::read(&trace).expect("read");
+    text(&seekless(&["build", &from, "-o", &image]));
+    for command in [["build", from.as_str()], ["optimize", image.as_str()]] {
+        for output in [&trace, &link] {
+            let args = [&command[..], &["--trace", &trace, "-o", output, "--force"]].concat();
+            let (code, message) = failure(&seekless(&args));
+            assert!(code == 2 && message.contains("would replace a trace"), "{message}");
+            assert_eq!(fs::read(&trace).expect("read"), before);
+        }
+    }
+}
