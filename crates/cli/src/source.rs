@@ -87,6 +87,11 @@ impl SourceArgs {
         self.place.partition.is_some()
     }
 
+    /// The files of patterns.
+    pub(crate) fn pattern_files(&self) -> &[PathBuf] {
+        &self.exclude_from
+    }
+
     /// These options with the patterns to exclude read, for several sources.
     pub(crate) fn with_patterns(&self) -> Result<Self, Failure> {
         let excludes = self.read_patterns()?;

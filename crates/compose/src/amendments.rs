@@ -25,10 +25,11 @@ pub struct WantedAmendments {
 
 impl WantedAmendments {
     /// The files that describe the changes.
-    pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
-        let manifest = self.manifest.iter().map(|(path, _)| path);
-        let tables = self.tables.iter().map(|(path, _)| path);
-        manifest.chain(&self.file_contexts).chain(tables)
+    pub fn files(&self) -> impl Iterator<Item = PathBuf> {
+        let manifest = self.manifest.iter().map(|(path, _)| path.clone());
+        let tables = self.tables.iter().map(|(path, _)| path.clone());
+        let contexts = self.file_contexts.iter().flat_map(|path| FileContexts::files(path));
+        manifest.chain(contexts).chain(tables)
     }
 
     /// Reads the files. `has_lost_and_found` tells whether the format makes a `lost+found`.

@@ -14,6 +14,7 @@ use seekless_fs::format::{self, Format, OpenOptions, Probe};
 use seekless_fs::plan::{NewVolume, ObjectId, Plan, Rearrange, Run};
 use seekless_fs::term::{Term, Text};
 use seekless_fs::{FsError, Inspect};
+use seekless_host::block_device::number;
 use seekless_images::targets::{Target, copy_of_table, copy_range};
 use seekless_images::{Error, Place, Progress, refuse_others};
 use seekless_layout::planner::scattered::{blocks_in, gather};
@@ -118,7 +119,7 @@ impl Rearrangement<'_> {
     ) -> Result<(), Error> {
         let relayout = image.relayout().map_err(|error| self.refused(error, image.repair()))?;
         image.add_unread(replays).map_err(|error| self.about(error))?;
-        self.write(relayout.as_ref(), image.inspect().geometry().block_size, replays)
+        self.write(relayout.as_ref(), image.inspect(), replays)
     }
 
     /// Plans the layout by some replays.
@@ -140,10 +141,12 @@ impl Rearrangement<'_> {
     fn write(
         &self,
         relayout: &dyn Rearrange,
-        block_size: u32,
+        image: &dyn Inspect,
         replays: &[Replayed],
     ) -> Result<(), Error> {
+        let block_size = image.geometry().block_size;
         let plan = self.plan(relayout, block_size, replays).map_err(|error| self.about(error))?;
+        self.warn_of_rest(image)?;
         let device = self.device(relayout.size())?;
         self.progress.begin(relayout.size());
         let advance = |bytes| self.progress.advance(ByteLen::new(bytes));
@@ -192,6 +195,7 @@ impl Rearrangement<'_> {
             destination: Destination::whole(self.target),
             progress: self.progress,
         };
+        self.warn_of_rest(image.as_ref())?;
         build.volume(&builder, &touches).map(drop)
     }
 
@@ -249,8 +253,30 @@ impl Rearrangement<'_> {
         let mut options = bases.volume().options();
         O::Older::add_nothing(&mut options);
         self.target.refuse_blocks(options.unit(), "the device has larger blocks")?;
+        self.warn_of_rest(image.as_ref())?;
         let written = build.on(bases, &options, likeness)?;
         Ok(Rebuilt { old: image, kept: written.kept })
+    }
+
+    /// Warns of data behind the file system of an image's file, which the new image lacks: a hash
+    /// tree would not match it. Behind that of a whole block device, anything may have been left.
+    fn warn_of_rest(&self, image: &dyn Inspect) -> Result<(), Error> {
+        if self.place.is_part() || number(self.image).is_some() {
+            return Ok(());
+        }
+        let device = seekless_images::device(self.image, self.place)?;
+        let geometry = image.geometry();
+        let end = geometry.blocks.saturating_mul(geometry.block_size.into());
+        let rest = device.len().get().saturating_sub(end);
+        let is_data = has_data(device.as_ref(), end).map_err(|error| self.about(error.into()))?;
+        if is_data {
+            let path = self.image.display();
+            warn!(
+                "{path}: {rest} bytes behind the file system, such as a hash tree of dm-verity, are \
+                 not in the new image"
+            );
+        }
+        Ok(())
     }
 
     /// The device for a new file system of `size` bytes. The rest of a partitioned disk is
@@ -315,6 +341,21 @@ impl Rearrangement<'_> {
     fn refused(&self, error: FsError, hint: impl Into<Text>) -> Error {
         refused(error, self.image, hint)
     }
+}
+
+/// Whether a byte of a device from byte `at` on is not zero.
+fn has_data(device: &dyn BlockDevice, mut at: u64) -> Result<bool, DeviceError> {
+    let mut buf = vec![0; 1 << 20];
+    let len = device.len().get();
+    while at < len {
+        let count = usize::try_from(len - at).unwrap_or(usize::MAX).min(buf.len());
+        device.read_bytes(ByteLen::new(at), &mut buf[..count])?;
+        if buf[..count].iter().any(|&byte| byte != 0) {
+            return Ok(true);
+        }
+        at += count as u64;
+    }
+    Ok(false)
 }
 
 /// The error of an image that is not rearranged; with the hint if it is damaged.

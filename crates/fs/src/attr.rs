@@ -96,7 +96,8 @@ pub struct Xattr {
 
 /// Inode flags as in `lsattr`: `FS_*_FL` of `include/uapi/linux/fs.h`.
 pub mod inode_flag {
-    /// Overwritten when it is removed. Linux stores this flag and the next two, and acts on none.
+    /// Overwritten when it is removed. The ext4 driver stores this flag and the next two, and acts
+    /// on none of them.
     pub const SECRM: u32 = 0x1;
     /// Kept, to be restored, when it is removed.
     pub const UNRM: u32 = 0x2;
@@ -116,7 +117,8 @@ pub mod inode_flag {
     pub const ENCRYPT: u32 = 0x800;
     /// Data written to it goes through the journal.
     pub const JOURNAL_DATA: u32 = 0x4000;
-    /// Its last block is not merged with those of other files. Linux stores the flag only.
+    /// Its last block is not merged with those of other files. The ext4
+    /// driver only stores the flag.
     pub const NOTAIL: u32 = 0x8000;
     /// Changes of the directory are written synchronously.
     pub const DIRSYNC: u32 = 0x1_0000;

@@ -30,6 +30,7 @@ use seekless_device::{BlockDevice, FileDevice, Window};
 use seekless_fs::FsError;
 use seekless_host::block_device::{backing_file, number, overlap};
 use seekless_units::{ByteLen, Lba};
+use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
@@ -256,48 +257,31 @@ impl Target {
         copy_range(from, to, end, all)
     }
 
-    /// Refuses a target that is one of these traces or lists, under whatever name. Replacing an
-    /// image by a new one can be meant, replacing them by an image cannot.
+    /// Refuses a target that is one of the inputs, or a device that contains one of them.
     ///
     /// # Errors
-    /// [`ErrorKind::Usage`] with the target.
-    pub fn spare<'a>(&self, inputs: impl IntoIterator<Item = &'a PathBuf>) -> Result<(), Error> {
-        let file = |path: &Path| path.metadata().ok().map(|meta| (meta.dev(), meta.ino()));
-        let Some(own) = file(&self.path) else { return Ok(()) };
-        if inputs.into_iter().any(|input| file(input) == Some(own)) {
-            let path = self.path.display();
-            return Err(Error::usage(format!("{path}: the image would replace a trace")));
-        }
-        Ok(())
-    }
-
-    /// Refuses sources on the target device.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Usage`] with the source.
-    pub fn refuse_source<'a>(
+    /// [`ErrorKind::Usage`] with the input.
+    pub fn refuse_inputs<'a>(
         &self,
-        sources: impl IntoIterator<Item = &'a PathBuf>,
+        inputs: impl IntoIterator<Item = &'a PathBuf>,
     ) -> Result<(), Error> {
-        let (Sink::Device(_), Some(own)) = (&self.sink, number(&self.path)) else { return Ok(()) };
+        let own = match &self.sink {
+            Sink::Stream(_) => return Ok(()),
+            Sink::Device(_) => number(&self.path),
+            Sink::File(_) | Sink::Vhd(_) | Sink::Converted(_) => None,
+        };
+        let Some(own) = own else { return refuse_inputs(&self.path, inputs) };
         let file_of = |device| backing_file(device).and_then(|file| file.canonicalize().ok());
         let behind = file_of(own);
         let is_behind = |file: Option<PathBuf>| behind.is_some() && file == behind;
-        let overlaps = |source: &&PathBuf| {
-            let source = snapshot_path::file_of(source);
-            match number(&source) {
+        let overlaps = |input: &&PathBuf| {
+            let input = input_file(input);
+            match number(&input) {
                 Some(other) => overlap(own, other) || is_behind(file_of(other)),
-                None => is_behind(source.canonicalize().ok()),
+                None => is_behind(input.canonicalize().ok()),
             }
         };
-        match sources.into_iter().find(overlaps) {
-            None => Ok(()),
-            Some(source) => {
-                let (path, source) = (self.path.display(), source.display());
-                let what = format!("{path}: the image would be written over its source, {source}");
-                Err(Error::usage(what))
-            }
-        }
+        inputs.into_iter().find(overlaps).map_or(Ok(()), |input| Err(is_input(&self.path, input)))
     }
 
     /// The first `len` bytes of the target, zeros where nothing was written. A further call returns
@@ -381,6 +365,34 @@ impl Target {
             Sink::Stream(target) => target.finish(),
         }
     }
+}
+
+/// Refuses to replace a file that is one of the inputs, also under another name (by a symlink or a
+/// hard link).
+///
+/// # Errors
+/// [`ErrorKind::Usage`] with the input.
+pub fn refuse_inputs<'a>(
+    output: &Path,
+    inputs: impl IntoIterator<Item = &'a PathBuf>,
+) -> Result<(), Error> {
+    let file = |path: &Path| path.metadata().ok().map(|meta| (meta.dev(), meta.ino()));
+    let Some(own) = file(output) else { return Ok(()) };
+    let is_same = |input: &&PathBuf| file(&input_file(input)) == Some(own);
+    inputs.into_iter().find(is_same).map_or(Ok(()), |input| Err(is_input(output, input)))
+}
+
+/// The file that is read for an input: `-` is standard input, `IMAGE@SNAPSHOT` a part of an image.
+fn input_file(input: &Path) -> Cow<'_, Path> {
+    if input == Path::new("-") {
+        return Cow::Borrowed(Path::new("/dev/stdin"));
+    }
+    snapshot_path::file_of(input)
+}
+
+fn is_input(output: &Path, input: &Path) -> Error {
+    let (output, input) = (output.display(), input.display());
+    Error::usage(format!("{output}: would be written over an input, {input}"))
 }
 
 /// A file as a device, extended to `len` bytes; messages call it `path`.

@@ -223,7 +223,8 @@ impl Optimize {
         self
     }
 
-    /// Replaces a file that is there, or the contents of a block device.
+    /// Replaces a file that is there, or the contents of a block device. An input is never
+    /// replaced, except a trace, which was loaded before.
     #[must_use]
     pub fn replace(mut self) -> Self {
         self.replaces = true;
@@ -265,7 +266,7 @@ impl Optimize {
         }
         let target = Target::create(path, self.replaces, None)?;
         let target = target.with_reflink(self.reflink.into())?.with_stop(self.stop.clone());
-        target.refuse_source(self.like.iter().chain([&self.image]))?;
+        target.refuse_inputs(self.like.iter().chain([&self.image]))?;
         let chunk = ByteLen::new(self.chunk);
         let rearrangement = Rearrangement {
             image: &self.image,

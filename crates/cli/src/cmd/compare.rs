@@ -10,6 +10,7 @@ use seekless_compose::sharing::{Compared, Comparison, LastShared, UnitShared};
 use seekless_compose::traces;
 use seekless_images::Place;
 use seekless_images::output::replace;
+use seekless_images::targets::refuse_inputs;
 use seekless_layout::chunks::{Cause, Count, KindBytes, Unit};
 use seekless_layout::usage::Use;
 use seekless_report::chunk_map::{self, ChunkClass, ChunkMap, ChunkPage};
@@ -67,6 +68,9 @@ pub(crate) struct CompareArgs {
 }
 
 pub(crate) fn run(args: &CompareArgs, global: &Global) -> Result<ExitCode, Failure> {
+    if let Some(page) = &args.html {
+        refuse_inputs(page, args.images.iter().chain(&args.trace))?;
+    }
     let events = traces::load_merged(&args.trace)?;
     let trace = (!args.trace.is_empty()).then(|| (&events, args.model.machine()));
     let mut sizes = args.model.chunk.clone();

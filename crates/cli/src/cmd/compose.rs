@@ -160,7 +160,8 @@ pub(crate) struct BuildArgs {
     /// With --trace, the storage to lay out for
     #[arg(long = "for", value_enum, value_name = "STORAGE", default_value_t, requires = "trace")]
     storage: StorageArg,
-    /// Replace the output file if it exists, or what the block device holds
+    /// Replace the output file if it exists, or what the block device holds. It may not be an
+    /// input
     #[arg(long)]
     force: bool,
     #[command(flatten)]
@@ -242,11 +243,23 @@ impl Family {
 impl BuildArgs {
     /// The sources, as messages name them.
     fn shown_sources(&self) -> String {
-        let sources: Vec<&PathBuf> = match self.sources.as_slice() {
-            [] => self.amend.files().take(1).collect(),
-            sources => sources.iter().collect(),
+        let sources = match self.sources.as_slice() {
+            [] => self.amend.files().into_iter().take(1).collect(),
+            sources => sources.to_vec(),
         };
         sources.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+    }
+
+    /// All files that are read: no output may replace one of them.
+    fn inputs(&self) -> Result<Vec<PathBuf>, Failure> {
+        let sources = self.sources.iter().chain(self.disk.source()).chain(self.like.images());
+        let lists = self.trace.iter().chain(self.tree.pattern_files());
+        let mut inputs: Vec<PathBuf> = sources.chain(lists).cloned().collect();
+        inputs.extend(self.amend.files());
+        if let Some(dir) = self.partitions.directory() {
+            inputs.extend(seekless_compose::definitions::files(dir)?);
+        }
+        Ok(inputs)
     }
 
     /// The features of the format, or of the older image.
@@ -346,9 +359,8 @@ pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure
         target.refuse_offset()?;
     }
     let target = target.with_reflink(args.reflink.mode())?;
-    let read = args.sources.iter().chain(args.disk.source()).chain(args.like.images());
-    target.refuse_source(read.chain(args.amend.files()))?;
-    target.spare(&args.trace)?;
+    let inputs = args.inputs()?;
+    target.refuse_inputs(&inputs)?;
     if let Some(partitions) = &partitions {
         return definitions::run(args, partitions, target, global);
     }
@@ -357,7 +369,7 @@ pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure
         target.refuse_blocks(512, "partition tables are made for sectors of 512 bytes")?;
     }
     target.refuse_blocks(options.unit(), see(&options))?;
-    let tree = args.verity.begin(&args.output, args.force)?;
+    let tree = args.verity.begin(&args.output, args.force, &inputs)?;
     let purpose = Purpose::Build { latest: source_date_epoch()? };
     let mut tree_args = args.tree.with_patterns()?;
     tree_args.dropped = args.fat_tree.xattrs(args.fat_width().is_some());
@@ -551,6 +563,7 @@ fn write_per_layer(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failur
         directory: &args.output,
         force: args.force,
         reuses: args.layers.reuses(),
+        inputs: &args.inputs()?,
         reflink: args.reflink.mode(),
         progress: &shown,
         stop: &Stop::new(),

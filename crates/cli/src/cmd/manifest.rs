@@ -7,6 +7,7 @@ use crate::source::{self, SourceArgs};
 use crate::written::Written;
 use clap::Args;
 use seekless_images::output;
+use seekless_images::targets::refuse_inputs;
 use seekless_source::manifest;
 use serde_json::{Map, Value};
 use std::fs::File;
@@ -56,6 +57,9 @@ pub(crate) fn run(args: &ManifestArgs, global: &Global) -> Result<ExitCode, Fail
 }
 
 fn list(args: &ManifestArgs, path: &Path, global: &Global) -> Result<ExitCode, Failure> {
+    if let Some(output) = &args.output {
+        refuse_inputs(output, args.path.iter().chain(args.source.pattern_files()))?;
+    }
     let text = read(args, &args.source, path, global)?;
     match &args.output {
         Some(output) => {

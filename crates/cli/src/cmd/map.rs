@@ -10,6 +10,7 @@ use clap::Args;
 use seekless_compose::traces;
 use seekless_fs::{FsError, Inspect};
 use seekless_images::output::replace;
+use seekless_images::targets::refuse_inputs;
 use seekless_report::disk::{Class, Disk};
 use seekless_report::grid::{Shape, cells};
 use seekless_report::page::{self, Page};
@@ -64,6 +65,9 @@ pub(crate) struct MapArgs {
 }
 
 pub(crate) fn run(args: &MapArgs, global: &Global) -> Result<ExitCode, Failure> {
+    if let Some(page) = &args.html {
+        refuse_inputs(page, [&args.image].into_iter().chain(&args.other).chain(&args.trace))?;
+    }
     let events = traces::load_merged(&args.trace)?;
     let (mut disks, mut scored) = (Vec::new(), Vec::new());
     for path in std::iter::once(&args.image).chain(&args.other) {

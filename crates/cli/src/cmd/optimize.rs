@@ -87,7 +87,8 @@ pub(crate) struct OptimizeArgs {
     output_format: Option<OutputFormatArg>,
     #[command(flatten)]
     in_place: in_place::InPlaceArgs,
-    /// Replace the output file if it exists, or what the block device holds
+    /// Replace the output file if it exists, or what the block device holds. It may not be an
+    /// input
     #[arg(long)]
     force: bool,
     #[command(flatten)]
@@ -145,6 +146,11 @@ impl OptimizeArgs {
         self.output.as_deref().unwrap_or(&self.image)
     }
 
+    /// All files that are read.
+    fn inputs(&self) -> impl Iterator<Item = &PathBuf> {
+        std::iter::once(&self.image).chain(&self.trace).chain(&self.like)
+    }
+
     /// How far the new image is like the older one.
     fn likeness(&self) -> Likeness {
         let freed = self.freed.map_or(Freed::Zero, Freed::from);
@@ -189,8 +195,7 @@ pub(crate) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Fail
     let Some(path) = &args.output else { return in_place::run(args, global) };
     let target = Target::create(path, args.force, args.output_format.map(Into::into))?;
     let target = target.with_reflink(args.reflink.mode())?;
-    target.refuse_source(args.like.iter().chain([&args.image]))?;
-    target.spare(&args.trace)?;
+    target.refuse_inputs(args.inputs())?;
     let older = like::open(args)?;
     let storage = args.storage.with(args.chunk);
     let (place, progress) = (args.place.place(), progress::shown(global));

@@ -15,6 +15,7 @@ use seekless_compose::traces::summary::{MergeLimits, is_summary};
 use seekless_compose::traces::{failed, open};
 use seekless_images::Place;
 use seekless_images::output;
+use seekless_images::targets::refuse_inputs;
 use seekless_layout::recording::map_reads;
 use seekless_layout::trace::{self, Event, Reader, StraceOptions, Writer};
 use seekless_units::{ByteLen, format_size, parse_size};
@@ -272,6 +273,10 @@ fn import_blocks(
 }
 
 fn import(args: &ImportArgs, global: &Global) -> Result<(), Failure> {
+    if let Some(output) = &args.output {
+        let Origin { paths, strace, blocks } = &args.from;
+        refuse_inputs(output, paths.iter().chain(strace).chain(blocks).chain(&args.image))?;
+    }
     let bytes = |path: &PathBuf| path.as_os_str().as_bytes().to_vec();
     let root = args.root.as_ref().map(bytes);
     let output = args.output.as_deref();

@@ -12,7 +12,7 @@ const FLAGS: [(&str, u32); 11] = [
     ("journalled", 0x4000),
     ("dax", 0x200_0000),
     ("dir", 0x1_0000),
-    // No kernel acts on these, but lsattr shows them.
+    // The ext4 driver does not act on these, but lsattr shows them.
     ("secure", 0x1),
     ("undeletable", 0x2),
     ("compressed", 0x4),

@@ -421,6 +421,8 @@ fn files_longer_than_their_map_reaches() {
     for (kind, longest) in kinds.map(|kind| (kind, reach)).into_iter().chain([
         // A tree of extents has numbers of 32 bits, the greatest of which none may have.
         (&["-O", "extent"][..], (1 << 42) - 1024),
+        // The count of sectors has 32 bits.
+        (&["-O", "extent,^huge_file"][..], (1 << 41) - 1024),
     ]) {
         let args = [&["build", &from, "-o", &image, "--force", "-b", "1024"], kind].concat();
         file.set_len(longest).expect("length");
@@ -437,21 +439,85 @@ fn files_longer_than_their_map_reaches() {
     }
 }
 
+/// Each kind of input, under its own name, by a symlink, and by a hard link.
 #[test]
-fn a_trace_is_not_replaced_by_the_image() {
+fn an_input_is_not_replaced_by_the_image() {
     let (scratch, from, image) = scene("spared");
-    let (trace, link, paths) = (scratch.join("trace"), scratch.join("link"), scratch.join("paths"));
-    fs::write(&paths, "/file\n").expect("write");
-    text(&seekless(&["trace", "import", "--paths", &paths, "-o", &trace]));
-    std::os::unix::fs::symlink(&trace, &link).expect("symlink");
-    let before = fs::read(&trace).expect("read");
+    let at = |name: &str| scratch.join(name);
+    let write = |name: &str, text: &str| fs::write(at(name), text).expect("write");
+    write("paths", "/file\n");
+    text(&seekless(&["trace", "import", "--paths", &at("paths"), "-o", &at("trace")]));
     text(&seekless(&["build", &from, "-o", &image]));
-    for command in [["build", from.as_str()], ["optimize", image.as_str()]] {
-        for output in [&trace, &link] {
-            let args = [&command[..], &["--trace", &trace, "-o", output, "--force"]].concat();
-            let (code, message) = failure(&seekless(&args));
-            assert!(code == 2 && message.contains("would replace a trace"), "{message}");
-            assert_eq!(fs::read(&trace).expect("read"), before);
+    text(&seekless(&["layout", &image, "-o", &at("list")]));
+    run("tar", &["-C", &from, "-cf", &at("tar"), "."]);
+    write("patterns", "*.o\n");
+    write("table", "/dev d 755 0 0 - - - - -\n");
+    write("contexts", "/.* system_u:object_r:usr_t:s0\n");
+    write("contexts.subs", "/a /b\n");
+    write("manifest", "#mtree\n. type=dir\n");
+    fs::create_dir(at("repart")).expect("mkdir");
+    write("repart/root.conf", "[Partition]\nType=root\nFormat=ext4\n");
+    let (definition, trace) = (at("repart/root.conf"), at("trace"));
+    let build = ["build", from.as_str()];
+    let optimize = ["optimize", image.as_str(), "--trace", trace.as_str()];
+    let tar = ["build".to_owned(), at("tar")];
+    let own = |args: &[&str]| args.iter().map(|&arg| arg.to_owned()).collect::<Vec<_>>();
+    let with = |args: &[&str], option: &str, input: &str| {
+        ([own(args), vec![option.to_owned(), at(input)]].concat(), at(input))
+    };
+    let cases = [
+        (tar.to_vec(), at("tar")),
+        (own(&["build", &image]), image.clone()),
+        (own(&optimize), image.clone()),
+        (own(&optimize), trace.clone()),
+        with(&optimize, "--like", "list"),
+        with(&build, "--trace", "trace"),
+        with(&build, "--like", "list"),
+        with(&build, "--exclude-from", "patterns"),
+        with(&build, "--device-table", "table"),
+        with(&build, "--manifest", "manifest"),
+        with(&build, "--file-contexts", "contexts"),
+        (with(&build, "--file-contexts", "contexts").0, at("contexts.subs")),
+        (with(&build, "--definitions", "repart").0, definition),
+    ];
+    for (args, input) in &cases {
+        let before = fs::read(input).expect("read");
+        let (link, hard) = (at("link"), at("hard"));
+        std::os::unix::fs::symlink(input, &link).expect("symlink");
+        fs::hard_link(input, &hard).expect("link");
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        for output in [input, &link, &hard] {
+            let (code, message) =
+                failure(&seekless(&[&args, &["-o", output, "--force"][..]].concat()));
+            let is_told = message.contains("would be written over an input");
+            assert!(code == 2 && is_told, "{args:?} {output}: {message}");
+            assert!(fs::read(input).expect("read") == before, "{args:?} {output}");
         }
+        for path in [&link, &hard] {
+            fs::remove_file(path).expect("remove");
+        }
+    }
+    for args in [
+        &["compare", &image, &image, "--html"][..],
+        &["map", &image, "--trace", &trace, "--html"],
+        &["manifest", &image, "-o"],
+        &["trace", "import", "--paths", &image, "-o"],
+    ] {
+        let (code, message) = failure(&seekless(&[args, &[&image]].concat()));
+        assert!(code == 2 && message.contains("an input"), "{args:?}: {message}");
+    }
+    // Standard input, and outputs beside the image.
+    let archive = File::open(at("tar")).expect("open");
+    let piped = command(&["build", "-", "-o", &at("tar"), "--force"])
+        .stdin(archive)
+        .output()
+        .expect("seekless");
+    assert!(failure(&piped).1.contains("an input, -"));
+    for option in ["--verity-tree", "--root-hash-file"] {
+        let tree = ["build", &at("tar"), "-o", &at("new"), "--force", option, &at("tar")];
+        let more: &[&str] = if option == "--root-hash-file" { &["--verity"] } else { &[] };
+        let (code, message) = failure(&seekless(&[&tree, more].concat()));
+        assert!(code == 2 && message.contains("an input"), "{message}");
+        assert!(!Path::new(&at("new")).exists());
     }
 }

@@ -112,8 +112,11 @@ fn files_that_get_in_each_others_way_are_refused() {
     let scratch = Scratch::new("verity-refused");
     let source = tree(&scratch);
     let (image, hash) = (scratch.join("image"), scratch.join("hash"));
-    let cases: [&[&str]; 4] = [
+    let (same, again) = (scratch.join("./image"), scratch.join("./hash"));
+    let cases: [&[&str]; 6] = [
         &["--verity-tree", &image],
+        &["--verity-tree", &same],
+        &["--verity-tree", &hash, "--root-hash-file", &again],
         &["--root-hash-file", &hash],
         &["--verity", "--verity-tree", &hash],
         &["--verity-tree", &hash, "--root-hash-file", &hash],

@@ -23,6 +23,7 @@ use judges::{
 };
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// Fields that must be the same in both superblocks. Free blocks have a rule of their own: see
@@ -367,6 +368,42 @@ fn quota_of_values_does_not_follow_their_maps() {
         found.expect("free blocks").1.parse::<u64>().expect("a number")
     };
     assert!(free(&new) > free(&old), "no map has shrunk");
+}
+
+/// A hash tree would not match the new image: it is left out, and a warning says so.
+#[test]
+fn bytes_behind_the_file_system_are_left_out_with_a_warning() {
+    let scratch = Scratch::new("behind");
+    let tree = scratch.join("tree");
+    fs::create_dir(&tree).expect("mkdir");
+    fs::write(format!("{tree}/file"), [7; 9000]).expect("write");
+    fs::write(scratch.join("paths"), "/file\n").expect("write");
+    let trace = scratch.join("trace");
+    text(&seekless(&["trace", "import", "--paths", &scratch.join("paths"), "-o", &trace]));
+    let said = |image: &str, more: &[&str]| {
+        let new = format!("{image}.new");
+        let args = ["optimize", image, "--trace", &trace, "-o", &new, "--force"];
+        let output = seekless(&[&args, more].concat());
+        text(&output);
+        String::from_utf8(output.stderr).expect("text")
+    };
+    for (format, rebuild) in [("ext4", &["--inode-size", "512"][..]), ("fat32", &[])] {
+        let image = scratch.join(format);
+        let args = ["build", &tree, "-o", &image, "--format", format, "--drop", "all"];
+        text(&seekless(if format == "ext4" { &args[..6] } else { &args[..] }));
+        let len = fs::metadata(&image).expect("stat").len();
+        let file = fs::File::options().write(true).open(&image).expect("open");
+        file.set_len(len + 5000).expect("length");
+        assert_eq!(said(&image, &[]), "", "zeros");
+        file.write_all_at(b"tree", len + 4000).expect("write");
+        for more in [&[], rebuild, &["--like", &image]] {
+            let said = said(&image, more);
+            assert!(
+                said.contains("5000 bytes behind the file system"),
+                "{format} {more:?}: {said}"
+            );
+        }
+    }
 }
 
 /// e2fsck counts usage itself, and compares.

@@ -268,7 +268,7 @@ fn snapshots_that_are_not_there_are_refused() {
         let before = fs::read(&now).expect("read");
         for source in [format!("{now}@daily"), format!("{device}@daily")] {
             let build = ["build", &source, "-o", &device, "--force", "--exclude", "/.snap"];
-            refused(&build, 2, "would be written over its source");
+            refused(&build, 2, "would be written over an input");
         }
         crate::judges::detach(&device);
         assert!(fs::read(&now).expect("read") == before, "the volume was written over");

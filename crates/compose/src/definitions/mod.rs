@@ -44,17 +44,12 @@ const TAIL: u64 = 33 * 512;
 /// without definitions; [`ErrorKind::System`](seekless_images::ErrorKind) for one that cannot be
 /// read.
 pub fn read(dir: &Path, architecture: Architecture) -> Result<Vec<Definition>, Error> {
-    let io = |error| Error::io(dir.display(), &error);
-    let entries = std::fs::read_dir(dir).map_err(io)?;
-    let mut paths: Vec<PathBuf> =
-        entries.map(|entry| Ok(entry?.path())).collect::<Result<_, _>>().map_err(io)?;
-    paths.sort_unstable();
-    let ends_in = |path: &Path, end: &str| path.extension() == Some(OsStr::new(end));
+    let mut paths = entries(dir)?;
     if let Some(dropins) = paths.iter().find(|path| ends_in(path, "d") && path.is_dir()) {
         let what = format!("{}: directories of drop-ins are not read", dropins.display());
         return Err(Error::new(seekless_images::ErrorKind::Unsupported, what));
     }
-    paths.retain(|path| ends_in(path, "conf"));
+    paths.retain(|path| is_definition(path));
     if paths.is_empty() {
         return Err(Error::usage(format!("{}: no file ends in .conf", dir.display())));
     }
@@ -82,4 +77,32 @@ pub fn boot_volume(made: Option<Timestamp>) -> BuildOptions {
     let options = BuildOptions::new(MakeOptions::new(None, ByteLen::ZERO));
     let losses = Losses { owners: true, modes: true, ..Losses::default() };
     BuildOptions { losses, made, ..options }
+}
+
+/// The files of definitions in a directory.
+///
+/// # Errors
+/// [`ErrorKind::System`](seekless_images::ErrorKind) if the directory cannot be read.
+pub fn files(dir: &Path) -> Result<Vec<PathBuf>, Error> {
+    let mut paths = entries(dir)?;
+    paths.retain(|path| is_definition(path));
+    Ok(paths)
+}
+
+/// The paths in a directory, sorted.
+fn entries(dir: &Path) -> Result<Vec<PathBuf>, Error> {
+    let io = |error| Error::io(dir.display(), &error);
+    let entries = std::fs::read_dir(dir).map_err(io)?;
+    let mut paths: Vec<PathBuf> =
+        entries.map(|entry| Ok(entry?.path())).collect::<Result<_, _>>().map_err(io)?;
+    paths.sort_unstable();
+    Ok(paths)
+}
+
+fn is_definition(path: &Path) -> bool {
+    ends_in(path, "conf")
+}
+
+fn ends_in(path: &Path, end: &str) -> bool {
+    path.extension() == Some(OsStr::new(end))
 }

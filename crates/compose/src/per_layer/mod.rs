@@ -14,7 +14,7 @@ use reuse::{Earlier, Inputs, Present, shown};
 use seekless_fs::format::OpenOptions;
 use seekless_fs::term::{Term, Text};
 use seekless_images::output::{self, in_the_way, to_replace};
-use seekless_images::targets::{OutputFormat, Target};
+use seekless_images::targets::{OutputFormat, Target, refuse_inputs};
 use seekless_images::{Error, ErrorKind, Place, Progress, ReflinkMode, Stop};
 use seekless_layout::planner::Storage;
 use seekless_layout::trace::Events;
@@ -54,6 +54,8 @@ pub struct LayersBuild<'a> {
     /// Without `force`, files that the list of that run does not describe are errors. The digests of
     /// all images are computed, which later runs need.
     pub reuses: bool,
+    /// Files that are read: none is replaced.
+    pub inputs: &'a [PathBuf],
     /// Whether contents are cloned.
     pub reflink: ReflinkMode,
     /// Receives the progress of the work.
@@ -138,6 +140,7 @@ impl LayersBuild<'_> {
             return Err(in_the_way(&list, to_replace()));
         }
         let layers = &self.image.layers;
+        refuse_inputs(&list, self.inputs)?;
         let trees = layers.iter().map(|layer| layer.source.tree()).collect();
         let traces = traces::split(self.traces, self.image.whole.tree(), trees);
         let mut planned = self.plan(&traces, &earlier.unwrap_or_default())?;
@@ -231,6 +234,7 @@ impl LayersBuild<'_> {
                 Present::Missing => self.force,
             };
             let target = Target::create(&path, is_replaced, Some(OutputFormat::Raw))?;
+            target.refuse_inputs(self.inputs)?;
             let target = target.with_reflink(self.reflink)?.with_stop(self.stop.clone());
             one.target = Some(target);
         }

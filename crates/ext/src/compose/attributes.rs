@@ -106,8 +106,9 @@ impl IndexedAttribute<'_> {
 type Stored<'a> = (IndexedAttribute<'a>, bool);
 
 /// Encodes a set: each attribute in the inode while there is room, then in the block. If the volume
-/// allows it, large values are in inodes of their own, and so are the largest of the others if they
-/// do not fit in the block together, as the kernel stores them.
+/// allows it, large values get inodes of their own. So do the largest of the others if they do not
+/// fit in the block together: the kernel does the same with a value that finds no room when it is set
+/// (`ext4_xattr_set_handle`).
 pub(crate) fn encode(xattrs: &[Xattr], room: Room) -> Result<Encoded, FsError> {
     let mut stored = xattrs
         .iter()
@@ -313,7 +314,7 @@ mod tests {
         assert_eq!(lens(&set(&[400, 500])), []);
         assert_eq!(lens(&set(&[400, 500, 300])), [500]);
         assert_eq!(lens(&set(&[400, 500, 0, 300, 450, 390])), [400, 500, 450]);
-        // Names that do not fit whatever becomes of the values, in a time that grows no faster.
+        // The names alone do not fit: no value is moved, which would take a pass for each.
         assert!(matches!(encode(&set(&[1; 20_000]), room), Err(FsError::NoSpace(_))));
         assert!(matches!(encode(&set(&[400, 500, 300]), ROOM), Err(FsError::NoSpace(_))));
     }

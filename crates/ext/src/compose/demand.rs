@@ -8,7 +8,7 @@ use crate::encode::dirblocks::{DirFormat, Packing};
 use crate::encode::mapping::{extent_tree_blocks, extents_of, indirect_blocks, longest_file};
 use crate::encode::places::{NamePlaces, OlderNames};
 use crate::features::Features;
-use crate::ondisk::{XATTR_REFCOUNT_MAX, compat, incompat};
+use crate::ondisk::{XATTR_REFCOUNT_MAX, compat, incompat, ro_compat};
 use rayon::prelude::*;
 use seekless_fs::plan::{Demand, ObjectId, Placed, Run};
 use seekless_fs::source::{Sealed, Segment, Source};
@@ -249,9 +249,13 @@ impl<'a> TreeDemand<'a> {
     fn too_long(&self, id: NodeId) -> FsError {
         let (path, size) = (self.tree.shown_path(id), self.tree.node(id).size);
         let longest = self.longest();
-        let hint = match self.features.has_incompat(incompat::EXTENTS) {
-            true => "",
-            false => "; the extent feature allows longer ones",
+        let has_extents = self.features.has_incompat(incompat::EXTENTS);
+        let hint = match (has_extents, self.has_huge_files()) {
+            (_, false) if longest < longest_file(has_extents, true, self.block_size) => {
+                "; the huge_file feature allows longer ones"
+            }
+            (false, _) => "; the extent feature allows longer ones",
+            (true, _) => "",
         };
         let what = format!("{path}: {size} bytes exceed the maximum file size ({longest}{hint})");
         FsError::NoSpace(what)
@@ -259,7 +263,12 @@ impl<'a> TreeDemand<'a> {
 
     /// The longest file, in bytes.
     fn longest(&self) -> u64 {
-        longest_file(self.features.has_incompat(incompat::EXTENTS), self.block_size)
+        let has_extents = self.features.has_incompat(incompat::EXTENTS);
+        longest_file(has_extents, self.has_huge_files(), self.block_size)
+    }
+
+    fn has_huge_files(&self) -> bool {
+        self.features.has_ro_compat(ro_compat::HUGE_FILE)
     }
 
     fn add_sparse_runs(&mut self, segments: &[Segment]) {

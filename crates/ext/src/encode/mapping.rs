@@ -209,12 +209,31 @@ pub(crate) fn block_map_reach(block_size: u32) -> u64 {
 }
 
 /// The longest file, in bytes, whether it has contents at its end or a hole: Linux, `ext4_max_size`
-/// and `ext4_max_bitmap_size`.
-pub(crate) fn longest_file(has_extents: bool, block_size: u32) -> u64 {
-    match has_extents {
-        true => u64::from(u32::MAX) * u64::from(block_size),
-        false => block_map_reach(block_size),
+/// and `ext4_max_bitmap_size`. Without the feature huge_file, a file with contents everywhere, and its
+/// indirect blocks, must have less than 2^32 sectors of 512 bytes; Linux reads nothing beyond.
+pub(crate) fn longest_file(has_extents: bool, has_huge_files: bool, block_size: u32) -> u64 {
+    let size = u64::from(block_size);
+    let counted = match has_huge_files {
+        true => u64::MAX,
+        false => u64::from(u32::MAX) / (size / 512),
+    };
+    if has_extents {
+        return u64::from(u32::MAX).min(counted) * size;
     }
+    let (slots, reach) = (size / 4, block_map_reach(block_size));
+    // One indirect block, one tree of two levels, one of three.
+    let indirect = 3 + 2 * slots + slots.pow(2);
+    if reach / size + indirect <= counted {
+        return reach;
+    }
+    // The indirect blocks of a tree of two levels, and of one of three, for the rest of the count.
+    let rest = counted.saturating_sub(DIRECT + slots);
+    let mut indirect = 2 + rest.min(slots.pow(2)).div_ceil(slots);
+    if rest >= slots.pow(2) {
+        let third = rest - slots.pow(2);
+        indirect += 1 + third.div_ceil(slots) + third.div_ceil(slots.pow(2));
+    }
+    counted.saturating_sub(indirect) * size
 }
 
 /// Indirect blocks needed to map these runs.
@@ -371,6 +390,23 @@ mod tests {
     fn piece(lbn: u64, start: u64, len: u64) -> Piece {
         let extent = Extent::new(BlockNo::new(start), len);
         Piece { placed: Placed { lbn: Lbn::new(lbn), extent }, unwritten: false }
+    }
+
+    /// The greatest lengths that Linux's ftruncate accepts on such volumes.
+    #[test]
+    fn the_longest_file_is_that_of_the_kernel() {
+        for (has_extents, has_huge_files, block_size, len) in [
+            (false, false, 1024, 17_247_252_480),
+            (false, false, 2048, 275_415_851_008),
+            (false, false, 4096, 2_196_873_666_560),
+            (false, true, 4096, 4_402_345_721_856),
+            (true, false, 1024, 2_199_023_254_528),
+            (true, false, 4096, 2_199_023_251_456),
+            (true, true, 4096, 17_592_186_040_320),
+        ] {
+            let longest = longest_file(has_extents, has_huge_files, block_size);
+            assert_eq!(longest, len, "{has_extents} {has_huge_files} {block_size}");
+        }
     }
 
     #[test]

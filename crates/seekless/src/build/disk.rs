@@ -147,7 +147,9 @@ impl Build {
         sources::refuse_inside(path, &self.sources)?;
         let target = Target::create(path, self.replaces, self.output_format.map(Into::into))?;
         let target = target.with_reflink(self.reflink.into())?.with_stop(self.stop.clone());
-        target.refuse_source(self.sources.iter().chain(self.amendments.files()))?;
+        let mut inputs = self.inputs();
+        inputs.extend(definitions::files(directory)?);
+        target.refuse_inputs(&inputs)?;
         target.refuse_blocks(512, "partition tables are made for sectors of 512 bytes")?;
         let source = if self.sources.is_empty() && self.amendments.files().next().is_none() {
             definitions::no_source()?

@@ -144,6 +144,7 @@ impl Build {
             directory,
             force: self.replaces,
             reuses: self.reuses,
+            inputs: &self.inputs(),
             reflink: self.reflink.into(),
             progress: self.progress.as_ref(),
             stop: &self.stop,

@@ -648,7 +648,8 @@ impl Build {
         self
     }
 
-    /// Replaces a file that is there, or the contents of a block device.
+    /// Replaces a file that is there, or the contents of a block device. An input is never
+    /// replaced, except a trace, which was loaded before.
     #[must_use]
     pub fn replace(mut self) -> Self {
         self.replaces = true;
@@ -730,8 +731,7 @@ impl Build {
         sources::refuse_inside(path, &self.sources)?;
         let target = Target::create(path, self.replaces, self.output_format.map(Into::into))?;
         let target = target.with_reflink(self.reflink.into())?.with_stop(self.stop.clone());
-        let read = self.sources.iter().chain(&self.like);
-        target.refuse_source(read.chain(self.amendments.files()))?;
+        target.refuse_inputs(&self.inputs())?;
         let bases = self.older_images()?;
         let all = target.capacity().map(ByteLen::get).filter(|_| self.free == 0);
         let options = self.settings(self.format, self.size.or(all), bases.as_ref())?;
@@ -779,6 +779,12 @@ impl Build {
         let shape = image.volume();
         let used = (shape.blocks - shape.free_blocks) * u64::from(shape.block_size);
         Ok(Built { len: len.get(), used, files: image.files()?, uuid: shape.uuid })
+    }
+
+    /// All files that are read: no image may replace one of them.
+    fn inputs(&self) -> Vec<PathBuf> {
+        let lists = self.exclude_files.iter().cloned().chain(self.amendments.files());
+        self.sources.iter().chain(&self.like).cloned().chain(lists).collect()
     }
 
     /// How the sources are opened.

@@ -60,6 +60,13 @@ struct Alias {
 }
 
 impl FileContexts {
+    /// The paths that [`read`](Self::read) looks at: the file, and those beside it, which may not
+    /// exist.
+    pub fn files(path: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+        let suffixes = ["", ".homedirs", ".local", ".subs", ".subs_dist"];
+        suffixes.map(|suffix| with_suffix(path, suffix)).into_iter()
+    }
+
     /// Reads a file, and those beside it: `.homedirs` and `.local`, which add lines after its own,
     /// `.subs` and `.subs_dist`, which map directories to others.
     ///
@@ -210,14 +217,18 @@ fn stem_of_path(path: &[u8]) -> &[u8] {
 
 /// A file with the same name and a suffix, and its text; `None` if it does not exist.
 fn beside(path: &Path, suffix: &str) -> Result<Option<(PathBuf, Vec<u8>)>, ListError> {
-    let mut name = OsString::from(path);
-    name.push(suffix);
-    let path = PathBuf::from(name);
+    let path = with_suffix(path, suffix);
     match std::fs::read(&path) {
         Ok(text) => Ok(Some((path, text))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(ListError::Io { path, error }),
     }
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(suffix);
+    PathBuf::from(name)
 }
 
 /// The lines `FROM TO` of a file beside another.

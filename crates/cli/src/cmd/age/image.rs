@@ -33,7 +33,7 @@ pub(super) fn run(run: &Run<'_>, path: &Path) -> Result<Outcome, Failure> {
     };
     let target = Target::create(new, run.args.force, None)?;
     let target = target.with_reflink(run.args.reflink.mode())?;
-    target.refuse_source([&path.to_path_buf()])?;
+    target.refuse_inputs([&path.to_path_buf()])?;
     seekless_images::in_use::refuse(path)?;
     let old = seekless_images::device(path, &Place::default())?;
     let part = seekless_images::part(path, old.clone(), place)?;

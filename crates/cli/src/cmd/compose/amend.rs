@@ -37,10 +37,28 @@ pub(super) struct AmendArgs {
 }
 
 impl AmendArgs {
-    /// The lists that are read.
-    pub(super) fn files(&self) -> impl Iterator<Item = &PathBuf> {
-        let single = self.manifest.iter().chain(&self.file_contexts);
-        single.chain(&self.device_table).chain(&self.makedevs)
+    /// The files that are read.
+    pub(super) fn files(&self) -> Vec<PathBuf> {
+        self.wanted(true).files().collect()
+    }
+
+    fn wanted(&self, has_source: bool) -> WantedAmendments {
+        let role = match (has_source, self.only_listed) {
+            (false, _) => ManifestRole::Whole,
+            (true, true) => ManifestRole::Selection,
+            (true, false) => ManifestRole::Attributes,
+        };
+        let of = |paths: &[PathBuf], syntax| -> Vec<(PathBuf, TableSyntax)> {
+            paths.iter().map(|path| (path.clone(), syntax)).collect()
+        };
+        let tables = of(&self.device_table, TableSyntax::Genext2fs);
+        WantedAmendments {
+            manifest: self.manifest.clone().map(|path| (path, role)),
+            tables: [tables, of(&self.makedevs, TableSyntax::Makedevs)].concat(),
+            hard_dereference: self.hard_dereference,
+            file_contexts: self.file_contexts.clone(),
+            mount_point: self.mount_point.clone(),
+        }
     }
 
     /// Reads the files that describe the changes to a tree of sources, or without one to that of the
@@ -53,22 +71,6 @@ impl AmendArgs {
         if self.file_contexts.is_some() && lost_and_found.is_none() {
             return Err(Failure::usage("--file-contexts is for ext images"));
         }
-        let role = match (has_source, self.only_listed) {
-            (false, _) => ManifestRole::Whole,
-            (true, true) => ManifestRole::Selection,
-            (true, false) => ManifestRole::Attributes,
-        };
-        let of = |paths: &[PathBuf], syntax| -> Vec<(PathBuf, TableSyntax)> {
-            paths.iter().map(|path| (path.clone(), syntax)).collect()
-        };
-        let tables = of(&self.device_table, TableSyntax::Genext2fs);
-        let wanted = WantedAmendments {
-            manifest: self.manifest.clone().map(|path| (path, role)),
-            tables: [tables, of(&self.makedevs, TableSyntax::Makedevs)].concat(),
-            hard_dereference: self.hard_dereference,
-            file_contexts: self.file_contexts.clone(),
-            mount_point: self.mount_point.clone(),
-        };
-        Ok(wanted.read(lost_and_found.unwrap_or_default())?)
+        Ok(self.wanted(has_source).read(lost_and_found.unwrap_or_default())?)
     }
 }

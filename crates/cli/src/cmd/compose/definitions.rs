@@ -54,16 +54,16 @@ pub(super) fn run(
 ) -> Result<ExitCode, Failure> {
     let size = args.room.size_of_disk()?;
     target.refuse_blocks(512, "partition tables are made for sectors of 512 bytes")?;
-    let source: Arc<dyn Source + Send> =
-        if args.sources.is_empty() && args.amend.files().next().is_none() {
-            definitions::no_source()?
-        } else {
-            let purpose = Purpose::Build { latest: source_date_epoch()? };
-            let mut tree = args.tree.with_patterns()?;
-            tree.dropped.all |= args.ext.drops_xattrs();
-            tree.amendments = args.amendments()?;
-            args.like.open_sources(args, &tree, purpose, global)?.whole
-        };
+    let source: Arc<dyn Source + Send> = if args.sources.is_empty() && args.amend.files().is_empty()
+    {
+        definitions::no_source()?
+    } else {
+        let purpose = Purpose::Build { latest: source_date_epoch()? };
+        let mut tree = args.tree.with_patterns()?;
+        tree.dropped.all |= args.ext.drops_xattrs();
+        tree.amendments = args.amendments()?;
+        args.like.open_sources(args, &tree, purpose, global)?.whole
+    };
     let (name, shown) = (args.shown_sources(), progress::shown(global));
     let options = |format: FileSystem, source: &dyn Source| {
         args.options_in_partition(format, source).map_err(Error::from)

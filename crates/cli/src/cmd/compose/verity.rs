@@ -3,12 +3,12 @@
 use crate::args::Global;
 use crate::failure::{Failure, Kind};
 use crate::progress;
-use crate::written::Written;
+use crate::written::{Written, is_same};
 use clap::Args;
 use seekless_device::{DeviceError, Window};
 use seekless_fs::FsError;
 use seekless_images::output;
-use seekless_images::targets::{OutputFormat, Target};
+use seekless_images::targets::{OutputFormat, Target, refuse_inputs};
 use seekless_units::{ByteLen, Lba};
 use seekless_verity::{HASH_BLOCK, RootHash, Verity, VerityError};
 use std::path::{Path, PathBuf};
@@ -43,18 +43,30 @@ impl VerityArgs {
 
     /// Refuses invalid combinations of arguments before anything is written. Creates the file of a
     /// separate tree.
-    pub(super) fn begin(&self, image: &Path, force: bool) -> Result<Option<Target>, Failure> {
+    pub(super) fn begin(
+        &self,
+        image: &Path,
+        force: bool,
+        inputs: &[PathBuf],
+    ) -> Result<Option<Target>, Failure> {
         if self.root_hash_file.is_some() && !self.is_wanted() {
             return Err(Failure::usage("--root-hash-file needs --verity or --verity-tree"));
         }
         let others = [&self.verity_tree, &self.root_hash_file];
-        if others.into_iter().flatten().any(|path| path == image)
-            || (self.verity_tree.is_some() && self.verity_tree == self.root_hash_file)
-        {
+        let is_shared = match others {
+            [Some(tree), Some(root_hash)] => is_same(tree, root_hash),
+            _ => false,
+        };
+        if is_shared || others.into_iter().flatten().any(|path| is_same(path, image)) {
             return Err(Failure::usage("image, hash tree and root hash need files of their own"));
         }
-        let create = |path: &PathBuf| Target::create(path, force, Some(OutputFormat::Raw));
-        Ok(self.verity_tree.as_ref().map(create).transpose()?)
+        if let Some(path) = &self.root_hash_file {
+            refuse_inputs(path, inputs)?;
+        }
+        let Some(path) = &self.verity_tree else { return Ok(None) };
+        let tree = Target::create(path, force, Some(OutputFormat::Raw))?;
+        tree.refuse_inputs(inputs)?;
+        Ok(Some(tree))
     }
 
     /// Bytes for the image if image and tree share `all` bytes; `None` if both do not fit.
