@@ -62,7 +62,7 @@ pub(crate) struct AgeArgs {
     /// .qcow2), or a block device
     #[arg(short, long, value_name = "NEW", group = "copied")]
     output: Option<PathBuf>,
-    /// Replace the output file if it exists, or what the block device holds
+    /// Replace the output file if it exists, or overwrite the contents of the block device
     #[arg(long, requires = "copied")]
     force: bool,
     #[command(flatten)]

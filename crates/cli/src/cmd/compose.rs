@@ -160,8 +160,8 @@ pub(crate) struct BuildArgs {
     /// With --trace, the storage to lay out for
     #[arg(long = "for", value_enum, value_name = "STORAGE", default_value_t, requires = "trace")]
     storage: StorageArg,
-    /// Replace the output file if it exists, or what the block device holds. It may not be an
-    /// input
+    /// Replace the output file if it exists, or overwrite the contents of the block device. An input
+    /// is never replaced
     #[arg(long)]
     force: bool,
     #[command(flatten)]

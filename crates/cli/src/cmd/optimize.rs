@@ -87,8 +87,8 @@ pub(crate) struct OptimizeArgs {
     output_format: Option<OutputFormatArg>,
     #[command(flatten)]
     in_place: in_place::InPlaceArgs,
-    /// Replace the output file if it exists, or what the block device holds. It may not be an
-    /// input
+    /// Replace the output file if it exists, or overwrite the contents of the block device. An input
+    /// is never replaced
     #[arg(long)]
     force: bool,
     #[command(flatten)]

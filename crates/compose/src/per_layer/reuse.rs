@@ -173,8 +173,8 @@ impl Earlier {
         Ok(Some(Self { images: layers.iter().filter_map(listed).collect() }))
     }
 
-    /// What is in the place of the image `file` in a directory, which would have these inputs. The
-    /// file is read completely if the list describes it.
+    /// Compares the file of the name `file` in a directory with the image that these inputs would give.
+    /// It is read completely if the list has an entry for it.
     ///
     /// # Errors
     /// I/O errors; the error of the stop.

@@ -22,8 +22,8 @@ pub(super) struct LayerArgs {
         ]
     )]
     layers: bool,
-    /// With --layers, keep images of an earlier run that layers.json in the directory describes, if
-    /// they are what this run would write; replace those that are not
+    /// With --layers, keep the images of an earlier run, as layers.json in the directory lists them,
+    /// that this run would write again, and replace the other ones
     #[arg(long, requires = "layers")]
     reuse: bool,
     /// Form of whiteouts in the images of --layers [default: overlay], or in that of SOURCE, the
