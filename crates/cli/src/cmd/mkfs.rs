@@ -74,7 +74,7 @@ pub(crate) struct MkfsArgs {
     /// [default: derived from label and size]
     #[arg(long, value_enum)]
     uuid: Option<Identification>,
-    /// Replace the image if it exists, or what the block device holds
+    /// Replace the image if it exists, or overwrite the contents of the block device
     #[arg(long)]
     force: bool,
     #[command(flatten)]
