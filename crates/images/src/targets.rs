@@ -314,9 +314,7 @@ impl Target {
                 Arc::new(window)
             }
         };
-        let device = self.stop.device(device);
-        *self.given.lock().unwrap_or_else(PoisonError::into_inner) = Some(device.clone());
-        Ok(device)
+        Ok(self.give(device))
     }
 
     /// A disk with `len` bytes of partitions, zeros where nothing was written, and room behind them
@@ -333,12 +331,21 @@ impl Target {
     ) -> Result<Arc<dyn BlockDevice>, Error> {
         let all = ByteLen::new(len.get().saturating_add(tail.get()));
         match &self.sink {
-            Sink::Device(target) if all <= target.len() => target.device(len, progress),
+            Sink::Device(target) if all <= target.len() => {
+                Ok(self.give(target.device(len, progress)?))
+            }
             _ => self.device(all, progress),
         }
     }
 
-    /// The device last returned by [`Target::device`], for reading.
+    /// Notes the device that is written to, which a request to stop ends.
+    fn give(&self, device: Arc<dyn BlockDevice>) -> Arc<dyn BlockDevice> {
+        let device = self.stop.device(device);
+        *self.given.lock().unwrap_or_else(PoisonError::into_inner) = Some(device.clone());
+        device
+    }
+
+    /// The device last returned by [`Target::device`] or [`Target::disk`], for reading.
     pub fn written(&self) -> Option<Arc<dyn BlockDevice>> {
         self.given.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -74,3 +74,37 @@ fn a_recording_has_what_the_program_reads() {
     );
     assert!(Record::on("/").program(Vec::<String>::new()).is_err());
 }
+
+/// The length is that of the device: the end of the partition table lies there.
+#[test]
+fn a_disk_fills_a_block_device() {
+    if !is_root() {
+        return;
+    }
+    let work = scratch();
+    let (backing, definitions) = (work.path().join("backing"), work.path().join("repart.d"));
+    let len = 16 << 20;
+    fs::File::create(&backing).and_then(|file| file.set_len(len)).expect("file");
+    fs::create_dir(&definitions).expect("directory");
+    let losetup = |args: &[&OsStr]| {
+        let done = Command::new("losetup").args(args).output().expect("losetup");
+        assert!(done.status.success(), "{done:?}");
+        String::from_utf8(done.stdout).expect("text").trim().to_owned()
+    };
+    let device = losetup(&["--find".as_ref(), "--show".as_ref(), backing.as_os_str()]);
+    // With and without contents.
+    let made = ["", "Format=ext4\n"].map(|format| {
+        let empty = format!("[Partition]\nType=linux-generic\nSizeMaxBytes=8M\n{format}");
+        fs::write(definitions.join("10.conf"), empty).expect("definition");
+        let none: [&Path; 0] = [];
+        Build::of(none).replace().write_disk(&device, &definitions)
+    });
+    let table = Command::new("sfdisk").arg("--verify").arg(&device).output();
+    losetup(&["--detach".as_ref(), device.as_ref()]);
+    for made in made {
+        let made = made.expect("a disk");
+        assert_eq!((made.len, made.partitions.len()), (len, 1));
+    }
+    let table = table.expect("sfdisk");
+    assert!(table.status.success(), "{table:?}");
+}
