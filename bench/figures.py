@@ -7,7 +7,7 @@ into their pages: the same version makes the same on every machine.
 
 NAME     some of them, by the names that a run prints; all without a name
 --check  writes nothing; names each figure that is not as its page has it, and fails
---quick  some rows of each table but one, and two of three pictures: a minute
+--quick  some rows of the tables that do not take long, and one of three pictures: a minute
 --list   the tables (page, line and head) and pictures that are made
 
 The program is $SEEKLESS, or target/release/seekless. Needs mke2fs and jq, and chromium
