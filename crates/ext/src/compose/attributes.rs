@@ -20,6 +20,11 @@ pub(crate) struct Room {
     pub(crate) blocks: bool,
     /// Whether values may have inodes of their own.
     pub(crate) value_inodes: bool,
+    /// Whether attributes with such values lie in the block, for symbolic links whose targets are in
+    /// their inodes: the blocks of the values count as the link's, and e2fsck takes a link with blocks,
+    /// but without a block of attributes, for one whose target is in a block
+    /// (`ext2fs_inode_has_valid_blocks2` of e2fsprogs 1.47).
+    pub(crate) value_inodes_in_block: bool,
     /// Seed of the volume's checksums.
     pub(crate) checksum_seed: u32,
 }
@@ -180,7 +185,7 @@ fn divide<'s, 'a>(
     for one in stored {
         let (attribute, value_inode) = one;
         let len = if *value_inode { attribute.entry_len() } else { attribute.len() };
-        if len <= left {
+        if len <= left && !(*value_inode && room.value_inodes_in_block) {
             left -= len;
             inside.push(one);
         } else if attribute.is_inline_data() {
@@ -285,8 +290,14 @@ mod tests {
         Xattr { name: name.into(), value: value.into() }
     }
 
-    const ROOM: Room =
-        Room { in_inode: 96, block: 1024, blocks: true, value_inodes: false, checksum_seed: 0 };
+    const ROOM: Room = Room {
+        in_inode: 96,
+        block: 1024,
+        blocks: true,
+        value_inodes: false,
+        value_inodes_in_block: false,
+        checksum_seed: 0,
+    };
 
     #[test]
     fn small_sets_stay_in_the_inode_and_larger_ones_spill() {
@@ -298,6 +309,16 @@ mod tests {
         let room = Room { value_inodes: true, ..ROOM };
         let own = encode(&[xattr("user.b", &[7; 2000])], room).unwrap();
         assert_eq!(own.values.len(), 1);
+    }
+
+    #[test]
+    fn attributes_of_symbolic_links_with_values_in_inodes_lie_in_the_block() {
+        let room = Room { value_inodes: true, value_inodes_in_block: true, ..ROOM };
+        let set = [xattr("user.a", b"1"), xattr("user.b", &[7; 2000])];
+        let encoded = encode(&set, room).unwrap();
+        assert!(encoded.block.is_some() && !encoded.in_inode.is_empty());
+        assert!(encoded.values.iter().all(|value| value.in_block));
+        assert!(encode(&set[..1], room).unwrap().block.is_none());
     }
 
     #[test]

@@ -102,6 +102,7 @@ impl<'a> TreeDemand<'a> {
             block: block_size as usize,
             blocks: features.has_compat(compat::EXT_ATTR),
             value_inodes: features.has_incompat(incompat::EA_INODE),
+            value_inodes_in_block: false,
             checksum_seed,
         };
         let mut demand = Self {
@@ -145,17 +146,22 @@ impl<'a> TreeDemand<'a> {
     fn encode_xattrs(&mut self, room: Room) -> Result<(), FsError> {
         let mut users: Vec<u32> = vec![0; self.tree.xattr_sets()];
         let mut example: Vec<Option<NodeId>> = vec![None; self.tree.xattr_sets()];
+        let mut has_links = vec![false; self.tree.xattr_sets()];
         for id in self.tree.ids() {
-            let set = self.tree.xattr_set(self.tree.node(id));
+            let node = self.tree.node(id);
+            let set = self.tree.xattr_set(node);
             users[set] += 1;
             example[set].get_or_insert(id);
+            has_links[set] |= node.kind == FileKind::Symlink;
         }
-        self.xattrs = example
-            .iter()
-            .map(|example| match example {
+        self.xattrs = std::iter::zip(&example, has_links)
+            .map(|(example, has_links)| match example {
                 None => Ok(Encoded::default()),
-                Some(id) => attributes::encode(self.tree.xattrs(self.tree.node(*id)), room)
-                    .map_err(|error| in_file(error, &self.tree.shown_path(*id))),
+                Some(id) => {
+                    let room = Room { value_inodes_in_block: has_links && room.blocks, ..room };
+                    attributes::encode(self.tree.xattrs(self.tree.node(*id)), room)
+                        .map_err(|error| in_file(error, &self.tree.shown_path(*id)))
+                }
             })
             .collect::<Result<_, _>>()?;
         let mut next_share = vec![0u32; self.xattrs.len()];

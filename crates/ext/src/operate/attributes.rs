@@ -106,6 +106,7 @@ impl<'a> Attributes<'a> {
             block: self.maps.layout().block_len(),
             blocks: true,
             value_inodes: false,
+            value_inodes_in_block: false,
             checksum_seed: self.maps.layout().sb().checksum_seed,
         };
         let encoded = encode(&all, room)?;
