@@ -831,6 +831,8 @@ class Seed:
         if code:
             raise Skip(f"mke2fs: {(out + err).strip().splitlines()[-1]}")
         self.dirty = rng.random() < .33 and not after and "has_journal" in must("dumpe2fs", "-h", image)
+        # The kernel's replay sets other times, and leaves attributes of a removed file that had the inode.
+        self.commits_fast = self.dirty and "fast_commit" in self.shape
         first = scratch / "first.img"
         ways = ["", ",delalloc", ",nodelalloc", ",iversion"] if "-t ext4" in self.shape else [""]
         with Mount(image, scratch / "mnt", "rw" + rng.choice(ways)) as root:
@@ -863,6 +865,12 @@ class Seed:
         code, out, err = call("e2fsck", "-fn", self.settled)
         if code:
             raise Skip(f"harness: the kernel's volume is not sound: {out[-300:]}")
+        if self.mounts:
+            try:
+                with Mount(self.settled, scratch / "mnt", "ro") as root:
+                    listing(root)
+            except OSError as error:
+                raise Skip(f"harness: the kernel refuses a file that it or e2fsck has left: {error.strerror}") from error
         self.tree = Reader(self.settled).tree()
         self.trace = scratch / "a.trace"
         trace(rng, sorted(self.tree), self.trace)
@@ -873,6 +881,8 @@ class Seed:
         settled = self.scratch / "new-settled.img"
         settle(new, settled, self.scratch)
         sound(settled if self.dirty else new, what)
+        if self.commits_fast:
+            return
         compare_raw(self.settled, settled, what)
         self.passed.append(f"{what}: raw")
         if self.mounts:
@@ -1060,6 +1070,8 @@ def main():
             passed["made"] += 1
             passed["made, journal to replay"] += seed.dirty
             for step in (seed.optimize, seed.in_place, seed.build, seed.partition):
+                if seed.commits_fast and step in (seed.build, seed.partition):
+                    continue
                 try:
                     step()
                 except Skip as error:
