@@ -261,7 +261,7 @@ fn a_century_of_rest_takes_no_time() {
     fs::write(&profile, git.replace("rest = \"5min\"", "rest = \"100y\"")).expect("write");
     let began = Instant::now();
     let said = json(&[&image, "--profile", &profile, "--ops", "200"]);
-    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
     let days = said["samples"][100]["days"].as_f64().expect("days");
     assert!(days > 10_000.0, "{days}");
     text(&seekless(&["check", &image]));

@@ -43,7 +43,7 @@ fn the_directory_can_be_used_when_the_command_returns() {
     if !ready() {
         return;
     }
-    let scratch = Scratch::new("background");
+    let scratch = Scratch::on_disk("background");
     let said = shell(
         &scratch,
         "mke2fs -q -t ext4 img 32M > /dev/null; mkdir mnt; head -c 300000 /dev/urandom > file
@@ -68,7 +68,7 @@ fn the_server_has_left_its_terminal_and_directory() {
     if !ready() {
         return;
     }
-    let scratch = Scratch::new("background-server");
+    let scratch = Scratch::on_disk("background-server");
     let (image, at) = (scratch.join("image"), scratch.join("at"));
     fs::create_dir(&at).expect("mkdir");
     run("mke2fs", &["-q", "-t", "ext4", &image, "32M"]);
@@ -98,7 +98,7 @@ fn failures_are_those_of_the_command() {
     if !ready() {
         return;
     }
-    let scratch = Scratch::new("background-failure");
+    let scratch = Scratch::on_disk("background-failure");
     let (image, at) = (scratch.join("image"), scratch.join("at"));
     fs::create_dir(&at).expect("mkdir");
     fs::write(&image, vec![0; 1 << 20]).expect("write");
@@ -126,7 +126,7 @@ fn a_killed_server_leaves_what_a_crash_leaves() {
     if !ready() {
         return;
     }
-    let scratch = Scratch::new("background-killed");
+    let scratch = Scratch::on_disk("background-killed");
     let (image, at) = (scratch.join("image"), scratch.join("at"));
     fs::create_dir(&at).expect("mkdir");
     run("mke2fs", &["-q", "-t", "ext4", &image, "32M"]);
@@ -151,7 +151,7 @@ fn statistics_and_traces_come_from_the_background() {
     if !ready() {
         return;
     }
-    let scratch = Scratch::new("background-told");
+    let scratch = Scratch::on_disk("background-told");
     let said = shell(
         &scratch,
         "mke2fs -q -t ext4 img 32M > /dev/null; mkdir mnt
@@ -170,7 +170,7 @@ fn nobody_who_waits_means_no_mount() {
     if !ready() {
         return;
     }
-    let scratch = Scratch::new("background-nobody");
+    let scratch = Scratch::on_disk("background-nobody");
     let (image, at) = (scratch.join("image"), scratch.join("at"));
     fs::create_dir(&at).expect("mkdir");
     run("mke2fs", &["-q", "-t", "ext4", &image, "32M"]);

@@ -15,7 +15,7 @@ mod reproducible;
 mod success;
 mod unfitting;
 
-use judges::{SCRATCH, Scratch};
+use judges::{Scratch, scratch};
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -24,7 +24,7 @@ use std::process::{Command, Output};
 fn at(dir: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_seekless"));
     command.args(args).current_dir(dir);
-    command.env_remove("SOURCE_DATE_EPOCH").env("TMPDIR", SCRATCH);
+    command.env_remove("SOURCE_DATE_EPOCH").env("TMPDIR", scratch());
     command
 }
 

@@ -48,11 +48,12 @@ use std::sync::OnceLock;
 /// digest, which saves minutes.
 const HUGE: u64 = 65 << 30;
 
-/// The tree that most tests build, made once a run.
+/// The tree that most tests build, made once a run. The attributes of its files are those that a
+/// file system on a disk takes.
 fn sample() -> &'static str {
     static SAMPLE: OnceLock<String> = OnceLock::new();
     SAMPLE.get_or_init(|| {
-        let root = format!("{}/sample-tree", judges::SCRATCH);
+        let root = format!("{}/sample-tree", judges::ON_DISK);
         let _ = fs::remove_dir_all(&root);
         fs::create_dir(&root).expect("mkdir");
         let load = populate::Load { names: 3000, hole: HUGE, ..populate::Load::default() };

@@ -2,7 +2,7 @@
 //! is made by bench/figures.py or names the command or the publication that its figures are from.
 //! `make figures` updates them.
 
-use crate::judges::{SCRATCH, ready};
+use crate::judges::{ready, scratch};
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -24,7 +24,7 @@ fn script(args: &[&str]) -> String {
         .arg(root().join("bench/figures.py"))
         .args(args)
         .env("SEEKLESS", env!("CARGO_BIN_EXE_seekless"))
-        .env("TMPDIR", SCRATCH)
+        .env("TMPDIR", scratch())
         .output()
         .expect("python3");
     let said = String::from_utf8_lossy(&output.stdout);

@@ -235,7 +235,7 @@ fn fixtures(bin: &Path) -> Workshop {
 fn shell(bin: &Path, dir: &Path, script: &str) -> std::process::Output {
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").expect("PATH"));
     let mut shell = Command::new("sh");
-    shell.args(["-c", script]).current_dir(dir).env("PATH", path).env("TMPDIR", judges::SCRATCH);
+    shell.args(["-c", script]).current_dir(dir).env("PATH", path).env("TMPDIR", judges::scratch());
     shell.output().expect("sh")
 }
 

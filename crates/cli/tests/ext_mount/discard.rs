@@ -94,7 +94,7 @@ fn freed_blocks_become_holes() {
     }
     for (kind, how, disciplines) in VOLUMES {
         for discipline in *disciplines {
-            let scratch = Scratch::new("discard");
+            let scratch = Scratch::on_disk("discard");
             let (image, at) = (scratch.join("image"), scratch.path().join("at"));
             let begin =
                 |option: &str| Mounted::new(&image, &at, &format!("rw,{discipline},{option}"));
@@ -146,7 +146,7 @@ fn a_volume_may_ask_for_it() {
         return;
     }
     for (option, goes) in [("discard", true), ("^discard", false)] {
-        let scratch = Scratch::new("discard-default");
+        let scratch = Scratch::on_disk("discard-default");
         let (image, at) = (scratch.join("image"), scratch.path().join("at"));
         make(&image, "mke2fs", &["-q", "-F", "-t", "ext4"]);
         run("tune2fs", &["-o", option, &image]);
@@ -191,7 +191,7 @@ fn free_blocks_become_holes_on_request() {
     }
     for (kind, how, disciplines) in VOLUMES {
         for discipline in *disciplines {
-            let scratch = Scratch::new("trim");
+            let scratch = Scratch::on_disk("trim");
             let (image, at) = (scratch.join("image"), scratch.path().join("at"));
             let shown = format!("{kind} {how:?} {discipline}");
             make(&image, kind, how);

@@ -102,7 +102,7 @@ fn whatever_is_asked_for_the_layout_is_that_of_mkfs_fat() {
     if !ready("mkfs.fat") {
         return;
     }
-    let scratch = Scratch::new("fat-options");
+    let scratch = Scratch::on_disk("fat-options");
     let mut state = 7u64;
     let mut below = |limit: u64| {
         state =

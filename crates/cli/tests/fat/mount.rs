@@ -24,7 +24,7 @@ impl Mounted {
         let mounted = Self { server, dir: dir.to_string() };
         let start = Instant::now();
         while !Path::new(dir).join("DIR").exists() {
-            assert!(start.elapsed() < Duration::from_secs(20), "not mounted");
+            assert!(start.elapsed() < Duration::from_secs(60), "not mounted");
             std::thread::sleep(Duration::from_millis(20));
         }
         mounted

@@ -74,7 +74,7 @@ fn a_mounted_ext4_is_aged_with_real_data() {
         return;
     }
     let _machine = machine();
-    let scratch = Scratch::new("age-mounted");
+    let scratch = Scratch::on_disk("age-mounted");
     let (said, files) = aged(&scratch, "first", "1");
     assert_eq!(said["end"], "done");
     let (low, high) =
@@ -93,7 +93,7 @@ fn where_layouts_cannot_be_told_there_is_no_score() {
     if !capable() {
         return;
     }
-    let scratch = Scratch::new("age-tmpfs");
+    let scratch = Scratch::on_disk("age-tmpfs");
     let at = scratch.join("at");
     fs::create_dir(&at).unwrap();
     if run("mount", &["-t", "tmpfs", "-o", "size=32M", "tmpfs", &at]).is_none() {

@@ -45,7 +45,7 @@ fn a_recording_in_the_background_ends_in_silence_and_by_a_signal() {
     if !capable() || !can_trace() {
         return;
     }
-    let scratch = Scratch::new("boot-running");
+    let scratch = Scratch::on_disk("boot-running");
     let (tree, image) = (scratch.path().join("tree"), scratch.path().join("image"));
     fs::create_dir_all(&tree).unwrap();
     fs::write(tree.join("file"), vec![5; 70_000]).unwrap();
@@ -103,7 +103,7 @@ fn what_was_asked_of_the_device_before_there_was_a_root_is_recorded() {
     if !capable() || !can_trace() {
         return;
     }
-    let scratch = Scratch::new("boot-early");
+    let scratch = Scratch::on_disk("boot-early");
     let (tree, image) = (scratch.path().join("tree"), scratch.path().join("image"));
     fs::create_dir_all(&tree).unwrap();
     fs::write(tree.join("file"), vec![5; 70_000]).unwrap();
@@ -171,7 +171,7 @@ fn a_trace_goes_to_a_device_and_to_standard_output_as_it_is() {
     if !capable() || !can_trace() {
         return;
     }
-    let scratch = Scratch::new("record-device");
+    let scratch = Scratch::on_disk("record-device");
     let (tree, image) = (scratch.path().join("tree"), scratch.path().join("image"));
     make_tree(&tree);
     mke2fs(&tree, &image, "64M");
@@ -245,7 +245,7 @@ fn a_recording_lives_through_the_switch_of_the_root() {
     if !capable() || !can_trace() {
         return;
     }
-    let scratch = Scratch::new("boot-switch");
+    let scratch = Scratch::on_disk("boot-switch");
     let (tree, early) = (scratch.path().join("tree"), scratch.path().join("early"));
     for program in ["sh", "cat", "sleep", "grep"] {
         let from = run("sh", &["-c", &format!("command -v {program}")]).unwrap();

@@ -50,7 +50,7 @@ impl Drop for Served {
 fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     let start = Instant::now();
     while !is_so() {
-        assert!(start.elapsed() < Duration::from_secs(30), "not {what}");
+        assert!(start.elapsed() < Duration::from_secs(60), "not {what}");
         sleep(Duration::from_millis(20));
     }
 }
@@ -61,7 +61,7 @@ fn accesses_are_counted_by_phase_and_logged() {
     if !capable() {
         return;
     }
-    let scratch = Scratch::new("disk-counts");
+    let scratch = Scratch::on_disk("disk-counts");
     let log = scratch.join("log");
     let args = ["--model", "gp3", "--create", "--size", "64M", "--io-log", &log];
     let served = Served::new(&scratch, &args);
@@ -121,7 +121,7 @@ fn a_kernel_file_system_lives_on_it_with_many_requests_in_flight() {
     if !capable() {
         return;
     }
-    let scratch = Scratch::new("disk-ext4");
+    let scratch = Scratch::on_disk("disk-ext4");
     let served =
         Served::new(&scratch, &["--model", "gp3", "--realtime", "--create", "--size", "128M"]);
     let disk = served.dir.join("disk");
@@ -158,7 +158,7 @@ fn an_image_that_shrinks_or_goes_is_told() {
     if !capable() {
         return;
     }
-    let scratch = Scratch::new("disk-gone");
+    let scratch = Scratch::on_disk("disk-gone");
     let served = Served::new(&scratch, &["--model", "null", "--create", "--size", "8M"]);
     let disk = served.dir.join("disk").to_str().unwrap().to_string();
     let image = scratch.path().join("image");
@@ -232,7 +232,7 @@ fn a_failing_script_and_a_wrong_model_are_told() {
 
 /// Exit code of a run that a signal ends while its script works.
 fn interrupted(signal: &str) -> Option<i32> {
-    let scratch = Scratch::new("disk-signal");
+    let scratch = Scratch::on_disk("disk-signal");
     let ready = scratch.path().join("ready");
     let script =
         format!("touch {}; dd if=/dev/zero of=f bs=1M count=20; sleep 600", ready.display());
@@ -259,7 +259,7 @@ fn an_interrupted_run_leaves_no_mount_and_no_loop_device() {
     }
     // The killed run left empty directories, which the next run removes.
     text(&disk_run(&["--fs", "ext4", "--model", "null", "--size", "64M", "--", "true"]));
-    let entries = fs::read_dir(crate::judges::SCRATCH).unwrap();
+    let entries = fs::read_dir(crate::judges::scratch()).unwrap();
     let names = entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());
     let left: Vec<String> = names.filter(|name| name.starts_with("seekless-disk-")).collect();
     assert!(left.is_empty(), "{left:?}");

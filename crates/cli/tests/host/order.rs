@@ -126,7 +126,7 @@ impl Bench {
         if !(capable() && can_trace()) {
             return None;
         }
-        let scratch = Scratch::new(name);
+        let scratch = Scratch::on_disk(name);
         let tree = scratch.path().join("tree");
         make_tree(&tree);
         mke2fs(&tree, &scratch.path().join("image"), "64M");

@@ -29,7 +29,7 @@ impl Bench {
         if !(capable() && can_trace()) {
             return None;
         }
-        let scratch = Scratch::new(name);
+        let scratch = Scratch::on_disk(name);
         let tree = scratch.path().join("tree");
         let paths = make_tree(&tree);
         mke2fs(&tree, &scratch.path().join("image"), "128M");
@@ -92,7 +92,7 @@ fn nothing_is_left(scratch: &Scratch) {
     let mut left = traces_of_us("seekless-verify-");
     left.extend(traces_of_us(scratch.path().to_str().unwrap()));
     assert!(left.is_empty(), "{left:?}");
-    let dirs = fs::read_dir(crate::judges::SCRATCH).unwrap().flatten();
+    let dirs = fs::read_dir(crate::judges::scratch()).unwrap().flatten();
     let names = dirs.map(|entry| entry.file_name().to_string_lossy().into_owned());
     let left: Vec<String> = names.filter(|name| name.starts_with("seekless-verify-")).collect();
     assert!(left.is_empty(), "{left:?}");
@@ -330,7 +330,7 @@ fn a_program_that_never_ends_is_killed() {
 
 #[test]
 fn what_cannot_be_run_is_told_before_anything_is_mounted() {
-    let dir = Scratch::new("program-usage");
+    let dir = Scratch::on_disk("program-usage");
     let image = dir.path().join("image");
     fs::create_dir(dir.path().join("tree")).unwrap();
     mke2fs(&dir.path().join("tree"), &image, "8M");
@@ -406,7 +406,7 @@ fn a_recorded_stream_has_the_requests_in_which_it_was_read() {
     if !(capable() && can_trace()) {
         return;
     }
-    let scratch = Scratch::new("program-streams");
+    let scratch = Scratch::on_disk("program-streams");
     let tree = scratch.path().join("tree");
     fs::create_dir(&tree).unwrap();
     for name in ["stream", "mapped", "whole"] {

@@ -98,7 +98,7 @@ fn through_fuse(image: &Path, dir: &Path, trace: &Path) {
 pub(crate) fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     let start = Instant::now();
     while !is_so() {
-        assert!(start.elapsed() < Duration::from_secs(30), "not {what}");
+        assert!(start.elapsed() < Duration::from_secs(60), "not {what}");
         sleep(Duration::from_millis(20));
     }
 }
@@ -113,7 +113,7 @@ struct MountedTree {
 
 /// `None` if no loop device can be mounted.
 fn mounted_tree(name: &str) -> Option<MountedTree> {
-    let scratch = Scratch::new(name);
+    let scratch = Scratch::on_disk(name);
     let [tree, image, dir] = ["tree", "image", "mnt"].map(|name| scratch.path().join(name));
     make_tree(&tree);
     mke2fs(&tree, &image, "64M");
@@ -128,7 +128,7 @@ struct Prepared {
 
 /// An image, and the FUSE mount's recording of the program on it.
 fn prepare(name: &str) -> Prepared {
-    let scratch = Scratch::new(name);
+    let scratch = Scratch::on_disk(name);
     let tree = scratch.path().join("tree");
     make_tree(&tree);
     let image = scratch.path().join("image");
@@ -298,7 +298,7 @@ fn blocks_of_a_file_that_goes_are_not_the_devices() {
     if !(capable() && can_trace()) {
         return;
     }
-    let scratch = Scratch::new("record-gone");
+    let scratch = Scratch::on_disk("record-gone");
     let (tree, image, dir) =
         (scratch.path().join("tree"), scratch.path().join("image"), scratch.path().join("mnt"));
     make_tree(&tree);
@@ -359,7 +359,7 @@ fn an_interrupted_recording_is_whole_and_leaves_nothing() {
     let sources = if can_trace() { vec!["tracefs", "fanotify"] } else { vec!["fanotify"] };
     for source in sources {
         for signal in ["-INT", "-TERM"] {
-            let scratch = Scratch::new("record-interrupted");
+            let scratch = Scratch::on_disk("record-interrupted");
             let Some((mut child, mounted)) = endless(&scratch, source) else { return };
             run("kill", &[signal, &child.id().to_string()]).unwrap();
             assert!(child.wait().unwrap().success(), "{source} {signal}");
@@ -378,7 +378,7 @@ fn the_next_run_clears_up_after_a_killed_one() {
     if !(capable() && can_trace()) {
         return;
     }
-    let scratch = Scratch::new("record-killed");
+    let scratch = Scratch::on_disk("record-killed");
     let Some((mut child, mounted)) = endless(&scratch, "tracefs") else { return };
     child.kill().unwrap();
     child.wait().unwrap();
@@ -402,7 +402,7 @@ fn the_programs_exit_code_is_ours() {
     if !capable() {
         return;
     }
-    let scratch = Scratch::new("record-code");
+    let scratch = Scratch::on_disk("record-code");
     let trace = scratch.path().join("trace");
     let to = scratch.path().to_str().unwrap();
     let output = record(&["--mount", to, "--", "sh", "-c", "exit 7"], "auto", &trace);
@@ -419,7 +419,7 @@ fn without_rights_it_is_said_what_to_do() {
     if !capable() {
         return;
     }
-    let scratch = Scratch::new("record-rights");
+    let scratch = Scratch::on_disk("record-rights");
     let trace = scratch.path().join("trace");
     for (source, word) in [("tracefs", "--source fanotify"), ("fanotify", "sudo")] {
         let output = Command::new("setpriv")
@@ -472,7 +472,7 @@ fn of_a_running_process_its_own_reads_are_recorded_until_it_ends() {
     }
     let sources = if can_trace() { vec!["tracefs", "fanotify"] } else { vec!["fanotify"] };
     for source in sources {
-        let scratch = Scratch::new("record-pid");
+        let scratch = Scratch::on_disk("record-pid");
         let (tree, image) = (scratch.path().join("tree"), scratch.path().join("image"));
         make_tree(&tree);
         mke2fs(&tree, &image, "64M");
@@ -519,7 +519,7 @@ fn a_boot_is_recorded_until_its_unit_is_active() {
     if !capable() {
         return;
     }
-    let scratch = Scratch::new("record-boot");
+    let scratch = Scratch::on_disk("record-boot");
     let (tree, image) = (scratch.path().join("tree"), scratch.path().join("image"));
     make_tree(&tree);
     mke2fs(&tree, &image, "64M");

@@ -64,7 +64,7 @@ fn the_prediction_is_what_the_kernel_does() {
     if !(capable() && can_trace()) {
         return;
     }
-    let scratch = Scratch::new("verify");
+    let scratch = Scratch::on_disk("verify");
     let tree = scratch.path().join("tree");
     let paths = make_tree(&tree);
     let made = scratch.path().join("made");
@@ -103,7 +103,7 @@ fn a_bad_prediction_and_missing_files_are_told() {
     if !(capable() && can_trace()) {
         return;
     }
-    let scratch = Scratch::new("verify-bad");
+    let scratch = Scratch::on_disk("verify-bad");
     let (tree, image, trace) =
         (scratch.path().join("tree"), scratch.path().join("image"), scratch.path().join("trace"));
     let paths = make_tree(&tree);

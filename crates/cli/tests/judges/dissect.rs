@@ -1,7 +1,7 @@
 //! An independent reader of UFS: dissect.ffs, installed by `.ci/judges`, and images made by FreeBSD
 //! from its tests.
 
-use super::SCRATCH;
+use super::ON_DISK;
 use std::path::PathBuf;
 
 /// Whether dissect.ffs is installed; reports if not.
@@ -11,7 +11,7 @@ pub(crate) fn ready() -> bool {
 
 /// Images made by FreeBSD, compressed.
 pub(crate) fn images() -> Vec<PathBuf> {
-    let dir = std::fs::read_dir(format!("{SCRATCH}/../judges/images"));
+    let dir = std::fs::read_dir(format!("{ON_DISK}/../judges/images"));
     let mut found: Vec<PathBuf> =
         dir.into_iter().flatten().flatten().map(|entry| entry.path()).collect();
     found.sort();

@@ -17,17 +17,34 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// Directory for files that are too large for a temporary directory in memory.
-pub(crate) const SCRATCH: &str = env!("CARGO_TARGET_TMPDIR");
+/// Directory on a disk.
+pub(crate) const ON_DISK: &str = env!("CARGO_TARGET_TMPDIR");
+
+/// Directory for files of tests: $TMPDIR, which is in memory where `.ci/tests` has set it, so that
+/// no test waits for a disk; else on a disk.
+pub(crate) fn scratch() -> &'static Path {
+    static SCRATCH: OnceLock<PathBuf> = OnceLock::new();
+    SCRATCH.get_or_init(|| std::env::var_os("TMPDIR").map_or_else(|| ON_DISK.into(), PathBuf::from))
+}
 
 /// A directory of a test, removed at its end.
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
     pub(crate) fn new(name: &str) -> Self {
+        Self::below(scratch(), name)
+    }
+
+    /// For files of which blocks are counted, or on which programs act that need a disk: in memory
+    /// a file may have more blocks than were written.
+    pub(crate) fn on_disk(name: &str) -> Self {
+        Self::below(Path::new(ON_DISK), name)
+    }
+
+    fn below(parent: &Path, name: &str) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let dir = Path::new(SCRATCH).join(format!("{name}-{}-{number}", std::process::id()));
+        let dir = parent.join(format!("{name}-{}-{number}", std::process::id()));
         fs::create_dir_all(&dir).expect("scratch directory");
         Self(dir)
     }
@@ -50,7 +67,7 @@ impl Drop for Scratch {
 /// The command under test.
 pub(crate) fn command<S: AsRef<OsStr>>(args: &[S]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_seekless"));
-    command.args(args).env_remove("SOURCE_DATE_EPOCH").env("TMPDIR", SCRATCH);
+    command.args(args).env_remove("SOURCE_DATE_EPOCH").env("TMPDIR", scratch());
     command
 }
 

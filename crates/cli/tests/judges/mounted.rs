@@ -26,7 +26,7 @@ impl Mounted {
         let mounted = Self { server, at: at.to_path_buf() };
         let start = Instant::now();
         while fs::metadata(at).is_ok_and(|seen| seen.dev() == outside) {
-            assert!(start.elapsed() < Duration::from_secs(20), "not mounted");
+            assert!(start.elapsed() < Duration::from_secs(60), "not mounted");
             std::thread::sleep(Duration::from_millis(10));
         }
         mounted

@@ -1,10 +1,10 @@
 //! Modules from PyPI, installed by `.ci/judges` in the target directory.
 
-use super::SCRATCH;
+use super::ON_DISK;
 use std::process::Command;
 
 fn python() -> String {
-    format!("{SCRATCH}/../judges/bin/python")
+    format!("{ON_DISK}/../judges/bin/python")
 }
 
 /// Whether a module is installed; reports if not.

@@ -54,7 +54,7 @@ impl Server {
         while fs::metadata(at).is_ok_and(|seen| seen.dev() == outside) {
             let ended = server.0.try_wait().expect("server");
             assert!(ended.is_none(), "{}", fs::read_to_string(messages).unwrap_or_default());
-            assert!(start.elapsed() < Duration::from_secs(20), "not mounted");
+            assert!(start.elapsed() < Duration::from_secs(60), "not mounted");
             std::thread::sleep(Duration::from_millis(5));
         }
         server

@@ -60,7 +60,7 @@ fn attempt(name: &str, bytes: &[u8], ignore_checksums: bool) -> bool {
     let started = Instant::now();
     let result = relay(bytes, ignore_checksums);
     let took = started.elapsed();
-    assert!(took < Duration::from_secs(20), "{name}: took {took:?}");
+    assert!(took < Duration::from_secs(60), "{name}: took {took:?}");
     let Ok(new) = result else { return false };
     let (old, fresh) = (codes(bytes), codes(&new));
     assert!(fresh.is_subset(&old), "{name}: of {old:?} became {fresh:?}");

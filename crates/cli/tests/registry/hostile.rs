@@ -191,7 +191,7 @@ fn silence_and_refusals_are_named() {
     let silent = Server::new(|_, _| Answer::Silence);
     let started = Instant::now();
     let (code, message) = refused(&silent);
-    assert!(started.elapsed() < Duration::from_secs(10));
+    assert!(started.elapsed() < Duration::from_secs(30));
     let wanted = format!("{} does not answer: nothing came for 1 s", silent.host);
     assert!(code == 6 && message.contains(&wanted), "{message}");
     // The options are those of the other source as well.
@@ -221,7 +221,7 @@ fn silence_and_refusals_are_named() {
         });
         let started = Instant::now();
         let (code, message) = refused(&slow);
-        assert!(started.elapsed() < Duration::from_secs(10));
+        assert!(started.elapsed() < Duration::from_secs(30));
         assert!(code == 6 && message.contains("is too slow: less than 1 KiB/s"), "{message}");
     }
     // A registry that is busy, and one that stays so.

@@ -11,7 +11,7 @@ fn killed_at_several_moments() {
     if !can_mount() {
         return;
     }
-    let scratch = Scratch::new("relayout-killed");
+    let scratch = Scratch::on_disk("relayout-killed");
     let (image, mounted, paths) = prepare(&scratch, &["-b", "1024", "-N", "3000"], "40M", 2200);
     let trace = trace_of(&scratch, &paths, 3);
     let listing = manifest(mounted.text(), &[]);

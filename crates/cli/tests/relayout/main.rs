@@ -190,7 +190,7 @@ fn judge(name: &str, options: &[&str], size: &str, files: usize, must_evict: boo
     if !can_mount() {
         return;
     }
-    let scratch = Scratch::new(name);
+    let scratch = Scratch::on_disk(name);
     let (image, mounted, paths) = prepare(&scratch, options, size, files);
     let trace = trace_of(&scratch, &paths, 4);
     let hot = hot(&paths, 4);
@@ -280,7 +280,7 @@ fn blocks_go_exactly_where_they_are_sent() {
         return;
     }
     for block in [1024u64, 4096] {
-        let scratch = Scratch::new("relayout-exact");
+        let scratch = Scratch::on_disk("relayout-exact");
         let (image, options) = (scratch.join("image"), block.to_string());
         run("mke2fs", &["-q", "-F", "-t", "ext4", "-b", &options, &image, "64M"]);
         let mounted = Mounted::new(&scratch, &image, "rw");
@@ -332,7 +332,7 @@ fn a_budget_is_kept() {
     if !can_mount() {
         return;
     }
-    let scratch = Scratch::new("relayout-budget");
+    let scratch = Scratch::on_disk("relayout-budget");
     let (image, mounted, paths) = prepare(&scratch, &["-b", "4096"], "128M", 900);
     let trace = trace_of(&scratch, &paths, 4);
     let done = relayout(mounted.text(), &trace, &["--budget", "500K"]);
@@ -350,7 +350,7 @@ fn a_program_that_runs_is_left() {
     if !can_mount() {
         return;
     }
-    let scratch = Scratch::new("relayout-running");
+    let scratch = Scratch::on_disk("relayout-running");
     let (image, mounted, mut paths) = prepare(&scratch, &["-b", "4096"], "128M", 600);
     let (program, sealed) = (mounted.path().join("sleep"), mounted.path().join("sealed"));
     fs::copy("/bin/sleep", &program).expect("copy");
@@ -388,7 +388,7 @@ fn a_full_volume() {
     if !can_mount() {
         return;
     }
-    let scratch = Scratch::new("relayout-full");
+    let scratch = Scratch::on_disk("relayout-full");
     let (image, mounted, paths) = prepare(&scratch, &["-b", "4096", "-m", "0"], "48M", 1500);
     let trace = trace_of(&scratch, &paths, 4);
     let available = || {

@@ -47,7 +47,7 @@ fn other_file_systems() {
     if !can_mount() {
         return;
     }
-    let scratch = Scratch::new("relayout-others");
+    let scratch = Scratch::on_disk("relayout-others");
     let trace = trace_of(&scratch, &["/a".to_string()], 1);
     let mut refused = 0;
     for (kind, size) in [("tmpfs", ""), ("btrfs", "128M")] {
@@ -70,7 +70,7 @@ fn ext_that_cannot_be_moved() {
         (&[], "ro", "read-only"),
         (&[], "rw,data=journal", "not supported"),
     ] {
-        let scratch = Scratch::new("relayout-refused");
+        let scratch = Scratch::on_disk("relayout-refused");
         let image = scratch.join("image");
         run("mke2fs", &[&["-q", "-F", "-t", "ext4"], options, &[&image, "64M"]].concat());
         {
@@ -96,7 +96,7 @@ fn a_volume_with_errors() {
     if !can_mount() {
         return;
     }
-    let scratch = Scratch::new("relayout-errors");
+    let scratch = Scratch::on_disk("relayout-errors");
     let (image, mounted, paths) = prepare(&scratch, &["-b", "4096"], "64M", 100);
     drop(mounted);
     run("debugfs", &["-w", "-R", "set_super_value error_count 3", &image]);
@@ -112,7 +112,7 @@ fn without_rights_or_traces() {
     if !can_mount() {
         return;
     }
-    let scratch = Scratch::new("relayout-rights");
+    let scratch = Scratch::on_disk("relayout-rights");
     let (_, mounted, paths) = prepare(&scratch, &["-b", "4096"], "64M", 100);
     let trace = trace_of(&scratch, &paths, 2);
     let lies = || starts_at(&format!("{}{}", mounted.text(), paths[0]));

@@ -79,7 +79,7 @@ const IDLE: &str = "[idle]\nquiet = \"1s\"\ncheck = \"1s\"\nio_pressure = 100\nc
 
 impl Watched {
     fn new(name: &str) -> Self {
-        let scratch = Scratch::new(name);
+        let scratch = Scratch::on_disk(name);
         let (image, mounted, paths) = prepare(&scratch, &["-b", "4096"], "192M", 1500);
         let paths: Vec<String> = paths.into_iter().step_by(13).collect();
         let listing = manifest(mounted.text(), &[]);

@@ -151,7 +151,7 @@ fn work(name: &str, options: &[&str], size: &str) {
     if !can_mount() {
         return;
     }
-    let scratch = Scratch::new(name);
+    let scratch = Scratch::on_disk(name);
     let (image, mounted, paths) = prepare(&scratch, options, size, 1500);
     let trace = trace_of(&scratch, &paths, 3);
     let meanwhile = Meanwhile::new(&mounted, &trace, &paths, &hot(&paths, 3));
@@ -209,7 +209,7 @@ fn open_and_mapped_files() {
     if !can_mount() {
         return;
     }
-    let scratch = Scratch::new("relayout-open");
+    let scratch = Scratch::on_disk("relayout-open");
     let (image, mounted, paths) = prepare(&scratch, &["-b", "4096"], "128M", 600);
     let trace = trace_of(&scratch, &paths, 3);
     let chosen: Vec<&String> = paths.iter().step_by(3).take(40).collect();

@@ -85,7 +85,7 @@ fn grown_images_of_ours_are_read_by_others() {
 
 #[test]
 fn a_file_grows_by_a_hole_and_a_plan_writes_nothing() {
-    let scratch = Scratch::new("grow-file");
+    let scratch = Scratch::on_disk("grow-file");
     let image = scratch.join("image");
     for format in ["ufs1", "ufs2"] {
         text(&seekless(&["mkfs", "--format", format, "-s", "40M", "--force", &image]));

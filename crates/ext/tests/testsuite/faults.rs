@@ -77,8 +77,7 @@ impl Base {
 
     /// An image of so many blocks.
     fn sized(name: &str, options: &[&str], size: &str) -> Self {
-        let dir = Path::new(env!("CARGO_TARGET_TMPDIR"))
-            .join(format!("faults-{name}-{}", std::process::id()));
+        let dir = std::env::temp_dir().join(format!("faults-{name}-{}", std::process::id()));
         let tree = dir.join("tree");
         for sub in ["a", "many", "sub/below"] {
             fs::create_dir_all(tree.join(sub)).expect("mkdir");

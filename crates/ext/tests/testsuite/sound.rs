@@ -39,8 +39,7 @@ impl Drop for Scene {
 
 impl Scene {
     fn new(name: &str) -> Self {
-        let dir = Path::new(env!("CARGO_TARGET_TMPDIR"))
-            .join(format!("sound-{name}-{}", std::process::id()));
+        let dir = std::env::temp_dir().join(format!("sound-{name}-{}", std::process::id()));
         let tree = dir.join("tree");
         fs::create_dir_all(tree.join("a/below")).expect("mkdir");
         fs::create_dir_all(tree.join("many")).expect("mkdir");

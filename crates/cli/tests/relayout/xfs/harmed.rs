@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 #[test]
 fn four_writers() {
-    let scratch = Scratch::new("relayout-xfs-writers");
+    let scratch = Scratch::on_disk("relayout-xfs-writers");
     let Some((volume, mounted, paths)) = prepare(&scratch, &[], "512M", 1500) else { return };
     let trace = trace_of(&scratch, &paths, 3);
     let meanwhile = Meanwhile::new(&mounted, &trace, &paths, &hot(&paths, 3));
@@ -72,7 +72,7 @@ print(number)
 /// Writers that change files without the kernel's notice, as far as it permits that.
 #[test]
 fn mapped_and_direct_writers() {
-    let scratch = Scratch::new("relayout-xfs-direct");
+    let scratch = Scratch::on_disk("relayout-xfs-direct");
     let Some((volume, mounted, paths)) = prepare(&scratch, &[], "512M", 600) else { return };
     let written = ["/mapped", "/direct"].map(String::from);
     for path in &written {
@@ -144,7 +144,7 @@ fn is_running_after(child: &mut Child, all: &mut Duration, part: u32) -> bool {
 /// next mount recovers the rest.
 #[test]
 fn stopped_at_several_moments() {
-    let scratch = Scratch::new("relayout-xfs-stopped");
+    let scratch = Scratch::on_disk("relayout-xfs-stopped");
     let Some((volume, mounted, paths)) = prepare(&scratch, &[], "320M", 2200) else { return };
     let trace = trace_of(&scratch, &paths, 3);
     let listing = manifest(mounted.text(), &[]);
@@ -196,7 +196,7 @@ fn stopped_at_several_moments() {
 
 #[test]
 fn killed_at_several_moments() {
-    let scratch = Scratch::new("relayout-xfs-killed");
+    let scratch = Scratch::on_disk("relayout-xfs-killed");
     let Some((volume, mounted, paths)) = prepare(&scratch, &[], "320M", 2200) else { return };
     let trace = trace_of(&scratch, &paths, 3);
     let hot = hot(&paths, 3);

@@ -17,7 +17,7 @@ os.setxattr(sys.argv[1], 'security.capability', bytes([1, 0, 0, 2, 0, 32] + [0] 
 /// and are counted with their cost.
 #[test]
 fn files_that_stay() {
-    let scratch = Scratch::new("relayout-xfs-left");
+    let scratch = Scratch::on_disk("relayout-xfs-left");
     let Some((volume, mounted, mut paths)) = prepare(&scratch, &[], "320M", 600) else { return };
     let at = |name: &str| format!("{}/{name}", mounted.text());
     let names = ["sleep", "immutable", "set-id", "capable", "original", "clone"];
@@ -75,7 +75,7 @@ fn two_files(scratch: &Scratch, mounted: &Mounted) -> (String, Vec<Vec<(u64, u64
 
 #[test]
 fn a_volume_without_the_feature() {
-    let scratch = Scratch::new("relayout-xfs-without");
+    let scratch = Scratch::on_disk("relayout-xfs-without");
     let Some(volume) = Volume::without(&scratch, "320M") else { return };
     let mounted = volume.mount(&scratch);
     let (trace, before) = two_files(&scratch, &mounted);
@@ -92,7 +92,7 @@ fn a_volume_without_the_feature() {
 
 #[test]
 fn a_mount_that_cannot_be_changed() {
-    let scratch = Scratch::new("relayout-xfs-refused");
+    let scratch = Scratch::on_disk("relayout-xfs-refused");
     let Some(volume) = Volume::new(&scratch, &[], "320M") else { return };
     let mounted = volume.mount(&scratch);
     let (trace, _) = two_files(&scratch, &mounted);
