@@ -67,8 +67,8 @@ pub(crate) fn look(
 
 #[test]
 fn single_operations_survive_every_crash_under_soft_updates() {
-    // UFS1 has the same orders; `seekless crash run` looks at all of its states.
-    for (target, extent) in FORMATS.iter().zip([Extent::Sample(40), Extent::Exhaustive]) {
+    // `seekless crash run` looks at all states; UFS1 has the same orders.
+    for (target, extent) in FORMATS.iter().zip([Extent::Sample(40), Extent::Sample(150)]) {
         let settings = settings(Discipline::SoftUpdates, extent, 2);
         let (wrong, states) = look(target, settings, &workloads(target, "singles"));
         assert!(wrong.is_none(), "{}", wrong.unwrap_or_default());
@@ -92,7 +92,7 @@ fn single_operations_survive_crashes_when_written_at_once() {
 #[test]
 fn crashes_are_survived_on_a_device_with_a_queue() {
     for target in &FORMATS {
-        let mut settings = settings(Discipline::SoftUpdates, Extent::Sample(120), 3);
+        let mut settings = settings(Discipline::SoftUpdates, Extent::Sample(60), 3);
         settings.queue = true;
         let mut scripts = workloads(target, "singles");
         scripts.extend(workloads(target, "random:8").into_iter().take(4));
@@ -137,7 +137,7 @@ fn some_pairs_survive_two_hundred_states_each() {
     {
         for target in &FORMATS {
             let all = workloads(target, "pairs");
-            let some: Vec<Script> = all.into_iter().skip(skip).step_by(776).collect();
+            let some: Vec<Script> = all.into_iter().skip(skip).step_by(1552).collect();
             let settings = settings(discipline, Extent::Sample(200), 3);
             let (wrong, states) = look(target, settings, &some);
             assert!(wrong.is_none(), "{}", wrong.unwrap_or_default());
@@ -192,7 +192,7 @@ fn random_sequences_survive_with_names_written_at_once() {
 
 #[test]
 fn what_was_found_stays_mended() {
-    stays_mended(Extent::Sample(150));
+    stays_mended(Extent::Sample(60));
 }
 
 /// A minute and a half.
@@ -353,12 +353,12 @@ fn a_directory_takes_a_name_that_lies_far_behind_its_own() {
 fn moves_are_survived() {
     for discipline in [Discipline::SoftUpdates, Discipline::Sync, Discipline::Normal] {
         for target in &FORMATS {
-            let sequences = Sequences { count: 30, seed: 5 };
+            let sequences = Sequences { count: 15, seed: 5 };
             let scripts = built_in("moves:10", target.has_xattrs(), sequences).unwrap().unwrap();
             let settings = settings(discipline, Extent::Sample(30), 3);
             let (wrong, states) = look(target, settings, &scripts);
             assert!(wrong.is_none(), "{}", wrong.unwrap_or_default());
-            assert!(states.iter().sum::<u64>() >= 750, "{states:?}");
+            assert!(states.iter().sum::<u64>() >= 375, "{states:?}");
         }
     }
 }

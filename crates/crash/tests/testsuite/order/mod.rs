@@ -62,8 +62,8 @@ fn judged(
     compare(case, &states(case, all).into_par_iter().map(judge).collect())
 }
 
-/// Every second operation is judged: the verdicts of these programs change only with their version.
-const SLICE: usize = 2;
+/// Every fourth operation is judged: the verdicts of these programs change only with their version.
+const SLICE: usize = 4;
 
 fn judge_ext(all: bool, every: usize) {
     if !judge::ready(&["mke2fs", "e2fsck", "debugfs", "mount", "setfattr"], true) {

@@ -93,14 +93,14 @@ fn flip(name: &str, seed: u64, cases: usize, ignore_checksums: bool) {
 #[test]
 fn flipped_bits() {
     for (seed, (name, _)) in (1..).zip(images::IMAGES) {
-        flip(name, seed, 300, false);
+        flip(name, seed, 150, false);
     }
 }
 
 #[test]
 fn flipped_bits_behind_ignored_checksums() {
     for (seed, (name, _)) in (100..).zip(images::IMAGES) {
-        flip(name, seed, 400, true);
+        flip(name, seed, 150, true);
     }
 }
 

@@ -92,7 +92,7 @@ fn storm(name: &str, seed: u64, cases: usize) {
 fn words_at_the_ends_of_their_ranges() {
     for (seed, (name, _)) in (900..).zip(images::IMAGES) {
         // The larger ones take longer.
-        storm(name, seed, if images::named(name).len() > 4 << 20 { 50 } else { 200 });
+        storm(name, seed, if images::named(name).len() > 4 << 20 { 25 } else { 100 });
     }
 }
 

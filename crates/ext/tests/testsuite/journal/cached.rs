@@ -155,6 +155,6 @@ fn a_prefix_of_the_operations_is_recovered() {
         return;
     }
     for (seed, shape) in SHAPES.iter().enumerate() {
-        crash(shape, seed as u64, 300, 40);
+        crash(shape, seed as u64, 300, 20);
     }
 }

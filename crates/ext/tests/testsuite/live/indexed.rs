@@ -417,7 +417,7 @@ fn damaged_indexes_give_answers_or_errors() {
     let mut sound = vec![0; device.len().get() as usize];
     device.read(seekless_units::Lba::ZERO, &mut sound).unwrap();
     let (done, failed) = (Cell::new(0), Cell::new(0));
-    for_all(150, (vec(damage(), 1..=4), 0..150u32), |(damages, first)| {
+    for_all(80, (vec(damage(), 1..=4), 0..150u32), |(damages, first)| {
         let mut bytes = sound.clone();
         for Damage { block, at, bytes: other } in &damages {
             let at = blocks[usize::from(*block) % blocks.len()] as usize * 1024 + at;

@@ -44,7 +44,7 @@ use std::sync::Arc;
 fn random_operations_do_what_the_model_does() {
     for (n, shape) in SHAPES.iter().enumerate() {
         for discipline in shape.disciplines() {
-            replayed(n, (shape, discipline), options, 3000);
+            replayed(n, (shape, discipline), options, 2000);
         }
     }
 }
@@ -53,7 +53,7 @@ fn random_operations_do_what_the_model_does() {
 fn random_operations_with_extents_do_what_the_model_does() {
     for discipline in WITHOUT_GRAPH {
         for (n, shape) in WITH_EXTENTS.iter().enumerate() {
-            replayed(n, (shape, discipline), options, 3000);
+            replayed(n, (shape, discipline), options, 2000);
         }
     }
 }
@@ -62,7 +62,7 @@ fn random_operations_with_extents_do_what_the_model_does() {
 fn random_operations_over_a_journal_do_what_the_model_does() {
     for mode in JournalMode::ALL {
         for (n, shape) in JOURNALLED.iter().enumerate() {
-            replayed(n, (shape, Discipline::Journal(mode)), options, 3000);
+            replayed(n, (shape, Discipline::Journal(mode)), options, 2000);
         }
     }
 }

@@ -147,7 +147,7 @@ fn damaged_volumes_are_in_order_or_refused() {
         .collect();
     let (mut sound, mut left) = (0, 0);
     let step = std::env::var("RECOVER_STEP").ok().and_then(|step| step.parse().ok());
-    let step = step.unwrap_or(places.len() / 250);
+    let step = step.unwrap_or(places.len() / 120);
     for (n, &at) in places.iter().enumerate().step_by(step.max(1)) {
         let mut damaged = bytes.clone();
         damaged[at] ^= [0x01, 0x10, 0xFF][n % 3];

@@ -63,12 +63,12 @@ fn fsck_goes_through_what_crashes_leave() {
     }
     for width in WIDTHS {
         for discipline in ORDERED {
-            let (states, wrong) = judged(width, discipline, ("singles", 0, 2));
+            let (states, wrong) = judged(width, discipline, ("singles", 0, 1));
             assert!(wrong.is_empty(), "{wrong:#?}");
-            assert!(states > 50, "{states} states");
-            let (states, wrong) = judged(width, discipline, ("random:10", 5, 4));
+            assert!(states > 20, "{states} states");
+            let (states, wrong) = judged(width, discipline, ("random:10", 4, 3));
             assert!(wrong.is_empty(), "{wrong:#?}");
-            assert!(states > 15, "{states} states");
+            assert!(states > 8, "{states} states");
         }
     }
 }
@@ -79,7 +79,7 @@ fn our_check_goes_through_what_crashes_leave() {
     for width in WIDTHS {
         for discipline in ORDERED {
             for (workload, sequences, sample) in
-                [("singles", 0, 20), ("random:10", 10, 20), ("moves:10", 20, 20)]
+                [("singles", 0, 10), ("random:10", 10, 10), ("moves:10", 20, 10)]
             {
                 let target = Own(Fat(width));
                 let (states, wrong) = judged_by(&target, discipline, (workload, sequences, sample));
@@ -100,7 +100,7 @@ fn durable_files_keep_a_name() {
     let told_apart = empty.replace("open p/a\n", "open p/a\nwrite 0 900\n");
     for (name, text) in [("gone-before", &empty), ("gone-before-full", &told_apart)] {
         for width in WIDTHS {
-            holds_in_all_states(&Own(Fat(width)), name, text, 20);
+            holds_in_all_states(&Own(Fat(width)), name, text, 8);
         }
     }
 }
@@ -149,10 +149,10 @@ fn fsck_notices_what_is_not_kept_in_order() {
         return;
     }
     for width in WIDTHS {
-        let (_, wrong) = judged(width, Discipline::Async, ("create", 0, 80));
+        let (_, wrong) = judged(width, Discipline::Async, ("create", 0, 40));
         assert!(wrong.iter().any(|what| what.contains("stale-data")), "{wrong:#?}");
         // A name is there at once, and where it leads is not in the FATs yet.
-        let (_, wrong) = judged(width, Discipline::Normal, ("fill", 0, 80));
+        let (_, wrong) = judged(width, Discipline::Normal, ("fill", 0, 40));
         assert!(!wrong.is_empty(), "normal loses nothing");
     }
 }

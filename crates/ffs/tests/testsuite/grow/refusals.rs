@@ -268,7 +268,7 @@ fn no_damage_makes_a_growth_panic() {
         ];
         let damage = (0..places.len(), 0..1376usize, word());
         let grown = std::cell::Cell::new(0);
-        for_all((250, 400 + n), vec(damage, 1..=3), |damages| {
+        for_all((120, 400 + n), vec(damage, 1..=3), |damages| {
             let mut harmed = sound.clone();
             for (part, offset, with) in &damages {
                 let (start, len) = places[*part];
@@ -291,6 +291,6 @@ fn no_damage_makes_a_growth_panic() {
             }
         });
         println!("{n}: {} grew", grown.get());
-        assert!(grown.get() > 5);
+        assert!(grown.get() > 2);
     }
 }
