@@ -1,0 +1,1 @@
+"""Random ext volumes, a reader of them, and the kernel's view of them."""
