@@ -30,76 +30,21 @@ kept      the input has its bytes; no other file appears
 score     `score` of both images gives what `optimize --json` promised
 """
 
-import argparse
-import base64
-import hashlib
 import json
 import os
 import random
 import re
 import shutil
 import stat
-import struct
-import sys
-import tempfile
-import time
-from collections import Counter
-from pathlib import Path
 
+from volumes.campaign import arguments, perform
 from volumes.contents import add_features, fill, leave_open, write
 from volumes.kernel import Mount, go_on, listing, settle
+from volumes.program import digest, seekless
 from volumes.reader import Reader, compare_raw, compare_trees
 from volumes.run import Skip, Wrong, call, must
 from volumes.shape import shape
-
-ROOT = Path(__file__).resolve().parents[1]
-SEEKLESS = os.environ.get("SEEKLESS", str(ROOT / "target/release/seekless"))
-
-
-def trace(rng, paths, to):
-    """A trace of random accesses: times, processes, ranges, names that are missing."""
-    lines, at = [json.dumps({"seekless_trace": 1, "recorder": "seed"})], 0
-    chosen = rng.sample(paths, min(len(paths), rng.choice([1, 10, 50, 400])))
-    for path in chosen:
-        for _ in range(rng.choice([1, 1, 2, 4])):
-            at += rng.randrange(200000)
-            ops = ["read", "read", "open", "stat", "lookup", "readdir", "readlink", "exec", "mmap", "fault"]
-            event = {"time": at, "op": rng.choice(ops)}
-            if rng.random() < .5:
-                event["pid"] = rng.randrange(1, 5)
-            if rng.random() < .05:
-                path = path + b"/missing"
-                event["missing"] = True
-            try:
-                event["path"] = path.decode()
-            except UnicodeDecodeError:
-                event["path_b64"] = base64.b64encode(path).decode()
-            if event["op"] in ("read", "fault", "mmap") and rng.random() < .5:
-                event["offset"] = rng.choice([0, 1, 4096, 100000, 1 << 32, 1 << 50])
-                event["length"] = rng.choice([0, 1, 4096, 100000, 1 << 40])
-                if rng.random() < .3:
-                    event["fetched"] = True
-            lines.append(json.dumps(event))
-    to.write_text("\n".join(lines) + "\n")
-
-
-def seekless(*arguments, env=None, codes=(0,)):
-    code, out, err = call(SEEKLESS, *arguments, env=env)
-    command = "seekless " + " ".join(map(str, arguments))
-    if "panicked" in err or code < 0 or code in (101, 124, 134, 137):
-        raise Wrong(f"{command}: {code}\n{err[-3000:]}")
-    if code == 4 or (code == 2 and "needs inodes of" in err):
-        raise Skip(f"refused: {err.strip().splitlines()[-1][-160:]}")
-    if code == 5 and 5 not in codes:
-        raise Skip(f"no room: {err.strip()[-160:]}")
-    if code not in codes:
-        raise Wrong(f"{command}: {code}\n{out[-1500:]}{err[-3000:]}")
-    return out, err
-
-
-def digest(path):
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+from volumes.trace import trace
 
 
 def sound(image, what):
@@ -113,9 +58,16 @@ def sound(image, what):
 
 
 class Seed:
-    def __init__(self, number, scratch, verbose):
+    def __init__(self, number, scratch):
         self.rng, self.scratch, self.number, self.passed = random.Random(f"shapes {number}"), scratch, number, []
-        self.verbose, self.told = verbose, []
+        self.told, self.shape = [], "no volume"
+        (scratch / "mnt").mkdir()
+
+    def steps(self):
+        return [self.optimize, self.in_place] + ([] if self.commits_fast else [self.build, self.partition])
+
+    def end(self):
+        call("umount", self.scratch / "mnt")
 
     def make(self):
         rng, scratch = self.rng, self.scratch
@@ -123,14 +75,15 @@ class Seed:
         self.image = image = scratch / "old.img"
         image.unlink(missing_ok=True)
         self.shape = f"mke2fs {' '.join(options)} {size}K + {','.join(after)}"
-        if self.verbose:
-            print(self.number, self.shape, flush=True)
         code, out, err = call("mke2fs", "-q", "-F", *options, image, f"{size}K")
         if code:
             raise Skip(f"mke2fs: {(out + err).strip().splitlines()[-1]}")
         self.dirty = rng.random() < .33 and not after and "has_journal" in must("dumpe2fs", "-h", image)
         # The kernel's replay sets other times, and leaves attributes of a removed file that had the inode.
         self.commits_fast = self.dirty and "fast_commit" in self.shape
+        if self.dirty:
+            self.passed.append("made, journal to replay")
+            self.shape += ", not unmounted"
         first = scratch / "first.img"
         ways = ["", ",delalloc", ",nodelalloc", ",iversion"] if "-t ext4" in self.shape else [""]
         with Mount(image, scratch / "mnt", "rw" + rng.choice(ways)) as root:
@@ -348,55 +301,7 @@ class Seed:
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--from", dest="first", type=int, default=0)
-    parser.add_argument("--count", type=int, default=50)
-    parser.add_argument("--seconds", type=float, default=1e9)
-    parser.add_argument("--keep", type=Path)
-    parser.add_argument("--verbose", action="store_true")
-    args = parser.parse_args()
-    passed, left, failed, start = Counter(), Counter(), [], time.monotonic()
-    base = os.environ.get("TMPDIR", "/dev/shm")
-    for number in range(args.first, args.first + args.count):
-        if time.monotonic() - start > args.seconds:
-            break
-        scratch = Path(tempfile.mkdtemp(prefix=f"shapes-{number}-", dir=base))
-        (scratch / "mnt").mkdir()
-        seed = Seed(number, scratch, args.verbose)
-        try:
-            seed.make()
-            passed["made"] += 1
-            passed["made, journal to replay"] += seed.dirty
-            for step in (seed.optimize, seed.in_place, seed.build, seed.partition):
-                if seed.commits_fast and step in (seed.build, seed.partition):
-                    continue
-                try:
-                    step()
-                except Skip as error:
-                    left[f"{step.__name__}: {re.sub(r'/dev/shm/[^ ]*|/work/[^ ]*', '', str(error))}"] += 1
-                except (Wrong, AssertionError, OSError, struct.error) as error:
-                    failed.append(number)
-                    print(f"seed {number} {step.__name__}: {type(error).__name__} {error}\n   {seed.shape} dirty={seed.dirty}", flush=True)
-                    if args.keep:
-                        at = args.keep / f"{number}-{step.__name__}"
-                        at.mkdir(parents=True, exist_ok=True)
-                        for name in ("old.img", "a.trace", "settled.img"):
-                            call("cp", "--sparse=always", scratch / name, at / name)
-        except (Skip, Wrong) as error:
-            # Volumes that the kernel or e2fsck leaves unsound, too.
-            left[re.sub(r"/\S*shapes-\S*", "", str(error))[:200]] += 1
-        finally:
-            call("umount", scratch / "mnt")
-            passed.update(seed.passed)
-            for line in seed.told:
-                print(f"seed {number} note: {line}", flush=True)
-            shutil.rmtree(scratch, ignore_errors=True)
-    for name, count in sorted(passed.items()):
-        print(f"{count:6} {name}")
-    for name, count in left.most_common():
-        print(f"{count:6} left out: {name}")
-    print(f"{len(set(failed))} seeds with a difference: {sorted(set(failed))}")
-    sys.exit(1 if failed else 0)
+    perform(arguments(__doc__, 50), "shapes", Seed, ["old.img", "a.trace", "settled.img"])
 
 
 if __name__ == "__main__":
