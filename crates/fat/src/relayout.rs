@@ -112,6 +112,11 @@ impl<'a> Relayout<'a> {
             bytes.extend_from_slice(&volume.sector(sector)?);
         }
         let objects = &mut self.objects;
+        if at > 0 {
+            let dots = &bytes[..2 * ENTRY_SIZE];
+            debug_assert!(dots.chunks(ENTRY_SIZE).all(|dot| dot[0] == b'.'), "checked");
+            objects.all[at].dots = dots.to_vec();
+        }
         let mut children = Vec::new();
         volume.visit(dir, dir == ROOT, sectors, 0, &mut |met| {
             match met {

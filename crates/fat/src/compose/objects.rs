@@ -23,6 +23,9 @@ pub(crate) struct Object {
     pub(crate) first_slot: Option<u32>,
     /// Bytes of a file.
     pub(crate) size: u64,
+    /// Directories only: its entries for itself and its parent, whose numbers of clusters do not count;
+    /// empty if they are to have the times of its own entry.
+    pub(crate) dots: Vec<u8>,
     /// Directories only: its children, in the order of a walk.
     pub(crate) children: Vec<u32>,
     /// Clusters that it has in any case, even if not needed.

@@ -148,8 +148,11 @@ impl ImageWriter<'_> {
             let above = if above == 0 { 0 } else { self.first(above) };
             let names = [(b".          ", self.first(at)), (b"..         ", above)];
             for (slot, (name, first)) in (0..).zip(names) {
-                let mut entry = short_of(&own.slots);
-                (entry.DIR_Name, entry.DIR_Attr, entry.DIR_NTRes) = (*name, attr::DIRECTORY, 0);
+                let kept = own.dots.chunks(ENTRY_SIZE).nth(slot as usize);
+                let mut entry = short_of(kept.unwrap_or(&own.slots));
+                if kept.is_none() {
+                    (entry.DIR_Name, entry.DIR_Attr, entry.DIR_NTRes) = (*name, attr::DIRECTORY, 0);
+                }
                 put_first(&mut entry, first);
                 put(slot, entry.as_bytes());
             }
