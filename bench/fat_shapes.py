@@ -108,7 +108,11 @@ class Seed:
         backup = struct.unpack_from("<H", self.old.image, 50)[0] if self.old.wide else 0
         for sector in range(self.old.reserved):
             at = slice(sector * self.old.sector, (sector + 1) * self.old.sector)
-            if sector not in (info, backup + info) and self.old.image[at] != there.image[at]:
+            one, other = bytearray(self.old.image[at]), bytearray(there.image[at])
+            if self.old.wide and sector in (0, backup):
+                # The first cluster of the root directory.
+                one[44:48] = other[44:48] = bytes(4)
+            if sector not in (info, backup + info) and one != other:
                 raise Wrong(f"optimize: sector {sector} differs")
         self.passed.append("optimize: equal")
         compare(self.listed, fat.listed(new, self.scratch), "optimize, mtools")
