@@ -4,7 +4,7 @@
     bench/fat_shapes.py [--from SEED] [--count N] [--seconds S] [--keep DIR] [--verbose]
 
 --from    first seed, 0 without it
---count   number of seeds, 100 without it
+--count   number of seeds, 200 without it
 --seconds begins no seed after this time
 --keep    copies the image and the trace of a seed with a difference to a directory
 --verbose prints the shape of each seed
@@ -157,7 +157,7 @@ class Seed:
 
 
 def main():
-    perform(arguments(__doc__, 100), "fat-shapes", Seed, ["old.img", "a.trace"])
+    perform(arguments(__doc__, 200), "fat-shapes", Seed, ["old.img", "a.trace"])
 
 
 if __name__ == "__main__":
