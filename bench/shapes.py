@@ -40,7 +40,7 @@ import stat
 from volumes.campaign import arguments, perform
 from volumes.contents import add_features, fill, leave_open, write
 from volumes.kernel import Mount, go_on, listing, settle
-from volumes.program import digest, seekless
+from volumes.program import digest, score_is_promised, seekless, writes_again
 from volumes.reader import Reader, compare_raw, compare_trees
 from volumes.run import Skip, Wrong, call, must
 from volumes.shape import shape
@@ -163,17 +163,9 @@ class Seed:
             raise Wrong("optimize changes its input")
         self.judge_same(new, "optimize")
         chunk = ["--chunk", more[more.index("--chunk") + 1]] if "--chunk" in more else ["--chunk", "512K"]
-        for image, key in ((self.image, "before"), (new, "after")):
-            scored = json.loads(seekless("score", image, "--trace", self.trace, *chunk, "--json")[0])
-            text, promise = json.dumps(scored), told[key]
-            for field in ("requests", "seeks", "bytes"):
-                if field in promise and f'"{field}": {promise[field]}' not in text:
-                    raise Wrong(f"score of {key} has no {field} {promise[field]}: {text[:600]}")
+        score_is_promised(told, self.image, new, self.trace, chunk)
         self.passed.append("optimize: score")
-        first = digest(new)
-        seekless(*command, "--force", env={"RAYON_NUM_THREADS": "1"})
-        if digest(new) != first:
-            raise Wrong("optimize: other bytes the second time")
+        writes_again(command, new, "optimize")
         self.passed.append("optimize: again")
         # The result once more: nothing may be lost on the way, and it may not get worse.
         out, _ = seekless("optimize", new, "--trace", self.trace, "-o", scratch / "twice.img", *more, "--json", "--force")
@@ -253,10 +245,7 @@ class Seed:
             self.passed.append("build: kernel")
             go_on(random.Random(self.number), new, scratch / "on.img", scratch)
             self.passed.append("build: goes on")
-        first = digest(new)
-        seekless(*command, "--force", env={"RAYON_NUM_THREADS": "1"})
-        if digest(new) != first:
-            raise Wrong(f"build {more}: other bytes the second time")
+        writes_again(command, new, f"build {more}")
         self.passed.append("build: again")
 
     def partition(self):

@@ -6,8 +6,10 @@ import struct
 
 from .run import Skip, Wrong, call, must
 
-READ_ONLY, HIDDEN, SYSTEM, LABEL, DIRECTORY, ARCHIVE, LONG = 1, 2, 4, 8, 16, 32, 15
+READ_ONLY, HIDDEN, SYSTEM, LABEL, DIRECTORY, LONG = 1, 2, 4, 8, 16, 15
 LOWER_BASE, LOWER_EXTENSION = 8, 16
+# The mark of a bad cluster, by width; higher ones end a chain.
+BAD = {12: 0xFF7, 16: 0xFFF7, 32: 0xFFFFFF7}
 MTOOLS = {"MTOOLS_SKIP_CHECK": "1", "MTOOLS_NO_VFAT": "0"}
 
 
@@ -44,8 +46,8 @@ class FatReader:
         return list(found[:self.clusters + 2])
 
     def chain(self, first):
-        bad, found = {12: 0xFF7, 16: 0xFFF7, 32: 0xFFFFFF7}[self.bits], []
-        while 2 <= first < bad:
+        found = []
+        while 2 <= first < BAD[self.bits]:
             found.append(first)
             if len(found) > self.clusters or first >= len(self.fat):
                 raise Wrong(f"a chain of {len(found)} clusters leads to {first}")
@@ -130,8 +132,7 @@ class FatReader:
         return found
 
     def bad(self):
-        mark = {12: 0xFF7, 16: 0xFFF7, 32: 0xFFFFFF7}[self.bits]
-        return {number for number, entry in enumerate(self.fat) if number > 1 and entry == mark}
+        return {number for number, entry in enumerate(self.fat) if number > 1 and entry == BAD[self.bits]}
 
     def free(self):
         return [number for number, entry in enumerate(self.fat) if number > 1 and entry == 0]
@@ -182,20 +183,20 @@ def name_of(rng):
 
 
 def fill(rng, image, scratch):
-    """Fills and ages a volume by mtools, within its room; a volume that is full ends it."""
+    """Fills and ages a volume by mtools. What does not fit is left out."""
     env = {**MTOOLS, "LC_ALL": "C.UTF-8"}
     names, directories, local = [], [""], scratch / "local"
 
     def tool(name, *arguments):
         return call(name, "-i", image, *arguments, env=env)[0] == 0
 
-    for step in range(rng.choice([20, 60, 120])):
+    for _ in range(rng.choice([20, 60, 120])):
         kind, path = rng.random(), f"{rng.choice(directories)}/{name_of(rng)}"
         if kind < .15 and len(directories) < 20:
             if tool("mmd", "-D", "s", f"::{path}"):
                 directories.append(path)
         elif kind < .75 or not names:
-            local.write_bytes(os.urandom(0) if rng.random() < .1 else rng.randbytes(rng.choice([1, 511, 3000, 20_000, 90_000])))
+            local.write_bytes(b"" if rng.random() < .1 else rng.randbytes(rng.choice([1, 511, 3000, 20_000, 90_000])))
             os.utime(local, (0, rng.randrange(315_600_000, 4_000_000_000)))
             if tool("mcopy", "-D", "s", *(["-m"] if rng.random() < .8 else []), local, f"::{path}"):
                 names.append(path)
@@ -237,23 +238,23 @@ def edit(rng, image):
             raw[at + 13] = rng.randrange(200)
             struct.pack_into("<HHH", raw, at + 14, rng.choice([0, 0x8C21, 0x5800]), rng.choice([0x21, 0x5A9F]), rng.choice([0, 0x21, 0x5A9F]))
             done.append("times")
-        if long is None and rng.random() < .3 and not raw[at:at + 11].lower().isdigit():
+        if long is None and rng.random() < .3:
             raw[at + 12] = rng.choice([0, 8, 16, 24])
             done.append("cases")
     free = reader.free()
     if free and rng.random() < .4:
         bad = rng.sample(free, min(len(free), rng.randrange(1, 5)))
         for number in bad:
-            entry_of(number, {12: 0xFF7, 16: 0xFFF7, 32: 0xFFFFFF7}[reader.bits])
+            entry_of(number, BAD[reader.bits])
         if reader.wide:
             # The number of free clusters, of which fsck.fat takes note.
             at = struct.unpack_from("<H", raw, 48)[0] * reader.sector + 488
             struct.pack_into("<I", raw, at, struct.unpack_from("<I", raw, at)[0] - len(bad))
         done.append("bad clusters")
     if rng.random() < .3:
-        ends = [n for n, entry in enumerate(reader.fat) if n > 1 and entry >= {12: 0xFF8, 16: 0xFFF8, 32: 0xFFFFFF8}[reader.bits]]
+        ends = [n for n, entry in enumerate(reader.fat) if n > 1 and entry > BAD[reader.bits]]
         for number in ends:
-            entry_of(number, {12: 0xFF8, 16: 0xFFF8, 32: 0xFFFFFF8}[reader.bits] + rng.randrange(8))
+            entry_of(number, BAD[reader.bits] + 1 + rng.randrange(8))
         done.append("ends of chains")
     if reader.bits == 32 and rng.random() < .3:
         for number, entry in enumerate(reader.fat):
@@ -277,7 +278,7 @@ def edit(rng, image):
 
 
 def sound(image, what):
-    """fsck.fat finds nothing. Fields of FAT32's FSInfo sector are hints."""
+    """fsck.fat finds nothing."""
     code, out, err = call("fsck.fat", "-n", image)
     if code:
         raise Wrong(f"{what}: fsck.fat -n {code}\n{out[-1500:]}{err[-500:]}")

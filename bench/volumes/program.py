@@ -1,6 +1,7 @@
 """The program under test: $SEEKLESS, or target/release/seekless."""
 
 import hashlib
+import json
 import os
 from pathlib import Path
 
@@ -21,6 +22,23 @@ def seekless(*arguments, env=None, codes=(0,)):
     if code not in codes:
         raise Wrong(f"{command}: {code}\n{out[-1500:]}{err[-3000:]}")
     return out, err
+
+
+def score_is_promised(told, old, new, trace, chunk):
+    """`score` of both images gives what `optimize --json` said of a trace."""
+    for image, key in ((old, "before"), (new, "after")):
+        text = json.dumps(json.loads(seekless("score", image, "--trace", trace, *chunk, "--json")[0]))
+        for field in ("requests", "seeks", "bytes"):
+            if field in told[key] and f'"{field}": {told[key][field]}' not in text:
+                raise Wrong(f"score of {key} has no {field} {told[key][field]}: {text[:600]}")
+
+
+def writes_again(command, new, what):
+    """A command writes the same bytes once more, on one thread."""
+    first = digest(new)
+    seekless(*command, "--force", env={"RAYON_NUM_THREADS": "1"})
+    if digest(new) != first:
+        raise Wrong(f"{what}: other bytes the second time")
 
 
 def digest(path):

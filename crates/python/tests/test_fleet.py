@@ -27,9 +27,9 @@ from seekless import _fleet_command, fleet
 from seekless.fleet._images import local
 
 CAMPAIGN: dict[str, Any] = {"discipline": "softdep", "format": "ufs2", "exhaustive": True}
-#: Seconds until a test gives up, on machines where processes start slowly too.
-PATIENCE = 120
 ASYNC: dict[str, Any] = {"discipline": "async", "format": "ufs1", "sample": 60, "seed": 3}
+#: Seconds until a test gives up, also on machines where processes start slowly.
+PATIENCE = 120
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A cluster of two processes on this machine."""
     # A worker that a test has killed is replaced, however long that takes. After 15 seconds the
     # cluster would go on with the other one.
-    dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"})
+    patient = dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"})
     cluster = distributed.LocalCluster(
         n_workers=2,
         threads_per_worker=1,
@@ -53,7 +53,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         dashboard_address=None,
         local_directory=str(tmp_path_factory.mktemp("workers")),
     )
-    with cluster, distributed.Client(cluster) as client:
+    with patient, cluster, distributed.Client(cluster) as client:
         yield client
 
 
