@@ -334,39 +334,45 @@ fn quota_of_values_does_not_follow_their_maps() {
     let scratch = Scratch::new("quota-values");
     let (tree, old, new) = (scratch.path().join("tree"), scratch.join("old"), scratch.join("new"));
     fs::create_dir(&tree).expect("mkdir");
-    (0..600).for_each(|n| fs::write(tree.join(n.to_string()), [7; 1000]).expect("write"));
-    fs::write(tree.join("rest"), vec![8; 1_900_000]).expect("write");
+    fs::write(tree.join("block"), [7; 1000]).expect("write");
     let from = tree.to_str().expect("path");
-    let options = ["-q", "-t", "ext4", "-b", "1024", "-O", "ea_inode", "-d", from, &old, "4M"];
-    run("mke2fs", &options);
-    // Until the volume is full, so that only single blocks are free for the value.
+    run("mke2fs", &["-q", "-t", "ext4", "-b", "1024", "-O", "ea_inode", &old, "4M"]);
+    let free = |image: &str| {
+        let found = header(image).into_iter().find(|(key, _)| key == "Free blocks");
+        found.expect("free blocks").1.parse::<usize>().expect("a number")
+    };
+    // One block behind the other, and nothing free behind them, so that the value finds only
+    // single blocks, wherever in the volume the kernel begins to look for some; between files that
+    // will lie together.
     let commands = scratch.join("commands");
-    let more: String = (0..400).map(|n| format!("write {from}/1 more-{n}\n")).collect();
-    fs::write(&commands, more).expect("write");
+    let writes: String = (0..600).map(|n| format!("write {from}/block {n}\n")).collect();
+    fs::write(&commands, writes).expect("write");
     run("debugfs", &["-w", "-f", &commands, &old]);
+    fs::write(tree.join("rest"), vec![8; (free(&old) - 8) * 1024]).expect("write");
+    run("debugfs", &["-w", "-R", &format!("write {from}/rest rest"), &old]);
+    assert!(free(&old) <= 8, "{} blocks are free", free(&old));
     {
         let mounted = Mounted::new(&scratch, &old, "rw");
         let at = |n: u32| mounted.path().join(n.to_string());
-        (0..600).step_by(2).for_each(|n| fs::remove_file(at(n)).expect("remove"));
+        (300..600).step_by(2).for_each(|n| fs::remove_file(at(n)).expect("remove"));
         rustix::fs::sync();
         let (file, value) = (at(1), "x".repeat(20_000));
         run("setfattr", &["-n", "user.large", "-v", &value, file.to_str().expect("path")]);
     }
     run("tune2fs", &["-O", "quota", &old]);
-    // The usage in new quota files is right after that.
-    let _ = std::process::Command::new("e2fsck").args(["-fy", &old]).output();
+    // The usage in new quota files is right after the second run: their own maps grow in the first.
+    for _ in 0..2 {
+        let _ = std::process::Command::new("e2fsck").args(["-fy", &old]).output();
+    }
     run("e2fsck", &["-fn", &old]);
     let paths = scratch.join("paths");
-    fs::write(&paths, (0..300).map(|n| format!("/{}\n", 599 - 2 * n)).collect::<String>())
-        .expect("write");
+    let read = (0..300).rev().chain((300..600).rev().step_by(2));
+    let read: String = read.map(|n| format!("/{n}\n")).collect();
+    fs::write(&paths, read + "/rest\n").expect("write");
     let trace = scratch.join("trace");
     text(&seekless(&["trace", "import", "--paths", &paths, "-o", &trace]));
     text(&seekless(&["optimize", &old, "--trace", &trace, "-o", &new]));
     run("e2fsck", &["-fn", &new]);
-    let free = |image: &str| {
-        let found = header(image).into_iter().find(|(key, _)| key == "Free blocks");
-        found.expect("free blocks").1.parse::<u64>().expect("a number")
-    };
     assert!(free(&new) > free(&old), "no map has shrunk");
 }
 
