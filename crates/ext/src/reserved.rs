@@ -38,14 +38,17 @@ impl OwnFile {
 }
 
 impl Super {
+    /// The first inode number that is not reserved.
+    fn first_ordinary(&self) -> u32 {
+        match self.raw.s_rev_level.get() {
+            0 => special::FIRST_ORDINARY,
+            _ => self.raw.s_first_ino.get(),
+        }
+    }
+
     /// Whether an inode number is reserved for the file system's own use.
     pub(crate) fn is_reserved(&self, ino: Ino) -> bool {
-        let first = if self.raw.s_rev_level.get() == 0 {
-            special::FIRST_ORDINARY
-        } else {
-            self.raw.s_first_ino.get()
-        };
-        ino.get() < first && ino.get() != special::ROOT
+        ino.get() < self.first_ordinary() && ino.get() != special::ROOT
     }
 
     /// The inode of a file that the superblock names, with or without its feature. It need not have
@@ -85,6 +88,14 @@ impl Super {
     /// Whether an inode is the volume's own: it has no name.
     pub(crate) fn is_own(&self, ino: Ino) -> bool {
         self.is_reserved(ino) || self.own_file(ino).is_some()
+    }
+
+    /// Inodes that may be the volume's own: the reserved ones from `first` to `last`, and those that
+    /// the superblock names.
+    pub(crate) fn may_be_own(&self, first: u32, last: u32) -> impl Iterator<Item = Ino> + '_ {
+        let reserved = first..self.first_ordinary().min(last.saturating_add(1));
+        let named = OwnFile::ALL.into_iter().map(|file| self.named(file));
+        reserved.chain(named).map(Ino::new)
     }
 
     /// Whether a number is reserved for something that this volume does not have: a journal, quotas

@@ -298,6 +298,22 @@ impl Checker {
         self.sb().has_metadata_csum() || self.sb().has_ro_compat(crate::ondisk::ro_compat::GDT_CSUM)
     }
 
+    /// Inodes from `first` to `last` that may be in use although none was found there: the volume's
+    /// own, and those in bad blocks. [`Self::is_taken`] decides.
+    pub(super) fn may_be_taken_unseen(
+        &self,
+        first: u32,
+        last: u32,
+    ) -> impl Iterator<Item = Ino> + '_ {
+        let project = self.volume.sb.raw.s_prj_quota_inum.get();
+        let own = self.volume.sb.may_be_own(first, last).chain([Ino::new(project)]);
+        let unusable = self.unusable.partition_point(|ino| ino.get() < first);
+        own.chain(
+            self.unusable.iter().skip(unusable).copied().take_while(move |ino| ino.get() <= last),
+        )
+        .filter(move |ino| (first..=last).contains(&ino.get()))
+    }
+
     /// Whether an inode is in use. e2fsck does not reach those in bad blocks that were never
     /// written.
     pub(super) fn is_taken(&self, ino: Ino) -> bool {

@@ -2,7 +2,7 @@
 
 use super::fix::Spot;
 use seekless_fs::FileKind;
-use seekless_fs::field::{index, low32};
+use seekless_fs::field::{index, low32, wide};
 use seekless_units::Ino;
 
 /// An inode in use, with its links and the names counted so far.
@@ -116,6 +116,21 @@ impl CheckedInodes {
             .map(|(number, inode)| (Ino::new(low32(number)), inode))
     }
 
+    /// The inodes with numbers from `first` to `last`, by number.
+    pub(super) fn between(
+        &self,
+        first: u32,
+        last: u32,
+    ) -> impl Iterator<Item = (Ino, &CheckedInode)> {
+        let (first, last) = (index(first), index(last));
+        let pages = first / PAGE..(last / PAGE + 1).min(self.pages.len());
+        let pages = pages.filter_map(|page| Some((page, self.page(page)?)));
+        pages
+            .flat_map(|(page, inodes)| (page * PAGE..).zip(inodes.inodes.iter()))
+            .filter(move |(number, _)| (first..=last).contains(number))
+            .filter_map(|(number, inode)| Some((Ino::new(low32(wide(number))), inode.as_ref()?)))
+    }
+
     /// The number of directories.
     pub(super) fn directories(&self) -> usize {
         self.directories.len()
@@ -139,5 +154,37 @@ impl CheckedInodes {
     pub(super) fn place_mut(&mut self, dir: Ino) -> Option<&mut DirectoryPlace> {
         let at = self.position_of(dir)?;
         self.directories.get_mut(at).map(|(_, place)| place)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_have_the_inodes_between_their_ends() {
+        let inode = CheckedInode {
+            kind: FileKind::Regular,
+            is_empty: true,
+            is_special: false,
+            is_magic: false,
+            is_value: false,
+            bad_map: false,
+            links: 1,
+            names: 0,
+        };
+        let numbers = [1, 2, 11, 1023, 1024, 1025, 4095, 5120, 5121];
+        let mut seen = CheckedInodes::default();
+        assert_eq!(seen.between(1, u32::MAX).count(), 0);
+        for number in numbers {
+            seen.insert(Ino::new(number), inode);
+        }
+        let ends = [1, 2, 3, 1022, 1023, 1024, 1025, 2048, 4096, 5121, 5122, 9000];
+        for (first, last) in ends.iter().flat_map(|first| ends.map(|last| (*first, last))) {
+            let found: Vec<u32> = seen.between(first, last).map(|(ino, _)| ino.get()).collect();
+            let is_between = |number: &u32| (first..=last).contains(number);
+            let wanted: Vec<u32> = numbers.into_iter().filter(is_between).collect();
+            assert_eq!(found, wanted, "from {first} to {last}");
+        }
     }
 }
