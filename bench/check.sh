@@ -32,7 +32,7 @@ tables = [("e2fsck -fn", images), ("fsck.fat -n", ["200,000 files, FAT32"])]
 
 
 def measure(command):
-    # The memory of a program that this one starts counts from this one's: time's is small.
+    # The peak of a child's memory is at least that of its parent, which is small for time.
     command = ["/usr/bin/time", "-f", "%M", "-o", f"{work}/peak", *command]
     began = time.monotonic()
     child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -298,25 +298,39 @@ impl Checker {
         self.sb().has_metadata_csum() || self.sb().has_ro_compat(crate::ondisk::ro_compat::GDT_CSUM)
     }
 
+    /// The inodes of a group that are in use, by their slots, and how many are directories. Most slots
+    /// of a large volume are free: they are not looked at one by one.
+    pub(super) fn taken_of_group(&self, number: GroupNo) -> (Bits, u32) {
+        let count = self.sb().inodes_per_group;
+        let first = number.get() * count + 1;
+        let last = first + (count - 1);
+        let mut taken = Bits::new(index(count));
+        let mut directories = 0;
+        for (ino, seen) in self.seen.between(first, last) {
+            taken.set(index(ino.get() - first));
+            directories += u32::from(seen.kind == FileKind::Directory);
+        }
+        for ino in self.may_be_taken_unseen(first, last).filter(|ino| self.is_taken(*ino)) {
+            taken.set(index(ino.get() - first));
+        }
+        (taken, directories)
+    }
+
     /// Inodes from `first` to `last` that may be in use although none was found there: the volume's
     /// own, and those in bad blocks. [`Self::is_taken`] decides.
-    pub(super) fn may_be_taken_unseen(
-        &self,
-        first: u32,
-        last: u32,
-    ) -> impl Iterator<Item = Ino> + '_ {
+    fn may_be_taken_unseen(&self, first: u32, last: u32) -> impl Iterator<Item = Ino> + '_ {
         let project = self.volume.sb.raw.s_prj_quota_inum.get();
         let own = self.volume.sb.may_be_own(first, last).chain([Ino::new(project)]);
-        let unusable = self.unusable.partition_point(|ino| ino.get() < first);
-        own.chain(
-            self.unusable.iter().skip(unusable).copied().take_while(move |ino| ino.get() <= last),
-        )
-        .filter(move |ino| (first..=last).contains(&ino.get()))
+        let own = own.filter(move |ino| (first..=last).contains(&ino.get()));
+        // In order, and there may be many.
+        let before = self.unusable.partition_point(|ino| ino.get() < first);
+        let unusable = self.unusable.iter().skip(before).copied();
+        own.chain(unusable.take_while(move |ino| ino.get() <= last))
     }
 
     /// Whether an inode is in use. e2fsck does not reach those in bad blocks that were never
     /// written.
-    pub(super) fn is_taken(&self, ino: Ino) -> bool {
+    fn is_taken(&self, ino: Ino) -> bool {
         let is_scanned = || {
             let Ok((number, slot)) = self.volume.sb.inode_slot(ino) else { return false };
             let group = self.volume.descriptors().read(number);

@@ -333,11 +333,10 @@ impl<'a> Planner<'a> {
         let all = sb.block_size * 8;
         let (inodes, blocks) = (volume.bitmaps().inodes(&group)?, volume.bitmaps().blocks(&group)?);
         let first = number.get() * sb.inodes_per_group + 1;
-        let mut directories = 0i64;
+        let (taken, directories) = checker.taken_of_group(number);
         for slot in 0..sb.inodes_per_group {
             let ino = Ino::new(first + slot);
-            directories += i64::from(checker.is_directory(ino));
-            match (bit(&inodes, slot), checker.is_taken(ino)) {
+            match (bit(&inodes, slot), taken.get(index(slot))) {
                 (true, false) => {
                     self.unused.insert(ino);
                     unused.push(Correction::FreeInode(ino));
@@ -363,7 +362,7 @@ impl<'a> Planner<'a> {
         let is_padded = !is_free(&inodes, sb.inodes_per_group) && !is_free(&blocks, count);
         self.unsafe_parts += u64::from(!is_padded);
         // Those that are deleted are counted as their deletion goes.
-        let surplus_directories = i64::from(group.used_dirs()) - directories;
+        let surplus_directories = i64::from(group.used_dirs()) - i64::from(directories);
         self.all.push(Correction::Recount { group: number, surplus_directories });
         Ok(())
     }

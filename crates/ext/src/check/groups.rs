@@ -4,9 +4,8 @@ use super::checker::Checker;
 use super::fix::{Fix, Stage};
 use super::problems;
 use crate::group::Group;
-use seekless_fs::bits::Bits;
 use seekless_fs::field::{self, index};
-use seekless_fs::{Corruption, FileKind, FsError, Location};
+use seekless_fs::{Corruption, FsError, Location};
 use seekless_units::GroupNo;
 
 /// Bits of a bitmap that differ from the use that was found.
@@ -210,7 +209,7 @@ impl GroupPass<'_> {
             )?
         };
         let first = number.get() * count + 1;
-        let (taken, directories) = self.taken_of_group(first, count);
+        let (taken, directories) = self.checker.taken_of_group(number);
         let mut found = Differences::default();
         let unread = bitmap.is_none() && !group.inode_uninit();
         for at in (0..count).step_by(64) {
@@ -231,24 +230,6 @@ impl GroupPass<'_> {
         debug_assert!(directories <= found.used, "directories are inodes in use");
         self.report_bits("inodes", &found, place);
         Ok((count - found.used, directories))
-    }
-
-    /// The inodes of a group that are in use, by their slots, and how many are directories. Most slots
-    /// of a large volume are free: they are not looked at one by one.
-    fn taken_of_group(&self, first: u32, count: u32) -> (Bits, u32) {
-        let last = first + (count - 1);
-        let mut taken = Bits::new(index(count));
-        let mut directories = 0;
-        for (ino, seen) in self.checker.seen.between(first, last) {
-            taken.set(index(ino.get() - first));
-            directories += u32::from(seen.kind == FileKind::Directory);
-        }
-        for ino in self.checker.may_be_taken_unseen(first, last) {
-            if self.checker.is_taken(ino) {
-                taken.set(index(ino.get() - first));
-            }
-        }
-        (taken, directories)
     }
 
     fn fix_group(&mut self, place: Location) {

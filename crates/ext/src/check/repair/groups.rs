@@ -7,10 +7,10 @@ use crate::group::{CHECKSUM_AT, Counts, OLD_SIZE, bit};
 use crate::ondisk::{BG_BLOCK_UNINIT, BG_INODE_UNINIT, GroupDesc};
 use crate::part::Part;
 use crate::superblock::Super;
+use seekless_fs::FsError;
 use seekless_fs::field::{index, low16, wide};
 use seekless_fs::patches::Patches;
-use seekless_fs::{FileKind, FsError};
-use seekless_units::{BlockNo, GroupNo, Ino};
+use seekless_units::{BlockNo, GroupNo};
 use std::mem::offset_of;
 
 /// Writes a descriptor with the pointers that were decided on, and without the flags for never
@@ -150,16 +150,13 @@ pub(super) fn put(checker: &Checker, disk: &mut Patches, number: GroupNo) -> Res
     }
 
     let count = sb.inodes_per_group;
-    let first = number.get() * count + 1;
+    let (taken, directories) = checker.taken_of_group(number);
     let mut inodes = vec![0xFF; size];
-    let (mut free_inodes, mut directories, mut used_end) = (0u32, 0u32, 0u32);
+    let (mut free_inodes, mut used_end) = (0u32, 0u32);
     for at in 0..count {
-        let ino = Ino::new(first + at);
-        let used = checker.is_taken(ino);
+        let used = taken.get(index(at));
         mark(&mut inodes, at, used);
         free_inodes += u32::from(!used);
-        let is_dir = checker.seen.get(ino).is_some_and(|it| it.kind == FileKind::Directory);
-        directories += u32::from(is_dir);
         if used {
             used_end = at + 1;
         }
