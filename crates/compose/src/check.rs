@@ -1,7 +1,9 @@
 //! Whether an image is in order, and its repair, whatever its format.
 
+use crate::{fsck, journal_device};
 use seekless_device::BlockDevice;
-use seekless_formats::{Argument, FFS, FORMATS as FAMILIES, KnownFormat, to_check};
+use seekless_ext::CheckOptions;
+use seekless_formats::{Argument, EXT, FFS, FORMATS as FAMILIES, KnownFormat, to_check};
 use seekless_fs::FsError;
 use seekless_fs::check::{Outcome, Repaired, Report};
 use seekless_fs::field::wide;
@@ -121,6 +123,12 @@ fn examine_device(
             _ => Error::from(error).about(path.display()),
         }
     };
+    if format.is(&EXT)
+        && let Some(journal) = journal_device::open(path, device.as_ref(), None, mode)?
+    {
+        let options = CheckOptions { journal: Some(journal), ..CheckOptions::default() };
+        return fsck::examine(&device, mode, &options).map_err(about);
+    }
     let repaired = match mode {
         Mode::Check => {
             let report = (format.check)(device.clone()).map_err(about)?;

@@ -3,6 +3,7 @@
 //! can be saved.
 
 use crate::check::{Examined, Mode};
+use crate::journal_device;
 use seekless_device::BlockDevice;
 use seekless_ext::{CheckOptions, Due, UndoDevice, VolumeState, while_claimed};
 use seekless_formats::{EXT, to_check};
@@ -24,6 +25,8 @@ pub struct Request {
     /// Nothing but the journal is looked at: it is replayed if the mode repairs.
     pub is_journal_only: bool,
     /// The device of the journal, for a volume that has it on another one; not opened for others.
+    /// Without it, the device with the journal's UUID is taken for a volume that is a block device,
+    /// if there is one; [`Mode::Preen`] refuses a volume without its journal.
     pub journal: Option<PathBuf>,
     /// The file, which must not exist, that gets the blocks which are overwritten.
     pub undo: Option<PathBuf>,
@@ -89,11 +92,16 @@ pub fn fsck(
         true => seekless_images::device_locked(path, place)?,
         false => seekless_images::device_in_use(path, place)?,
     };
-    let options = with_journal(&raw, request, is_written, &about)?;
     let has_copy = request.options.start.block.is_some();
     if request.now.is_none() && !has_copy && !to_check(raw.as_ref()).is(&EXT) {
         let what = format!("{}: these options are for ext images", path.display());
         return Err(Error::usage(what));
+    }
+    let mut options = request.options.clone();
+    // The kernel replayed the journal of a root that it has mounted, and has its device.
+    if !request.is_root || request.journal.is_some() {
+        let given = request.journal.as_deref();
+        options.journal = journal_device::open(path, raw.as_ref(), given, request.mode)?;
     }
     let undo = match &request.undo {
         Some(file) if is_written => Some(save_in(file, &raw, request, &about)?),
@@ -110,26 +118,6 @@ pub fn fsck(
         undo.finish().map_err(about)?;
     }
     Ok(result)
-}
-
-/// The options with the device of the journal, where the volume has it on another one.
-fn with_journal(
-    device: &Arc<dyn BlockDevice>,
-    request: &Request,
-    is_written: bool,
-    about: &dyn Fn(FsError) -> Error,
-) -> Result<CheckOptions, Error> {
-    let mut options = request.options.clone();
-    if let Some(path) = &request.journal
-        && seekless_ext::has_external_journal(device.as_ref()).map_err(about)?
-    {
-        let place = Place::default();
-        options.journal = Some(match is_written {
-            true => seekless_images::device_locked(path, &place)?,
-            false => seekless_images::device_in_use(path, &place)?,
-        });
-    }
-    Ok(options)
 }
 
 /// The device, with each block saved in a file before it is overwritten.
@@ -221,7 +209,7 @@ fn begin(
     }
 }
 
-fn examine(
+pub(crate) fn examine(
     device: &Arc<dyn BlockDevice>,
     mode: Mode,
     options: &CheckOptions,

@@ -36,6 +36,7 @@ pub mod formats;
 pub mod freed;
 pub mod fsck;
 pub mod held_out;
+mod journal_device;
 mod kept;
 mod layers;
 pub mod layout_list;

@@ -104,7 +104,7 @@ pub use compose::inodes::kept_flags;
 pub use compose::options::Options as BuildOptions;
 pub use compose::{Builder, CommonMarks};
 pub use features::{Features, LeftOut};
-pub use journal::{LogWriter, has_external_journal};
+pub use journal::{JournalUuid, LogWriter};
 pub use mmp::while_claimed;
 pub use operate::{Ext, ExtLive, ListingOrder, LiveOptions};
 pub use quotas::{change_quotas, compare_quotas, correct_quotas, quotas};

@@ -4,6 +4,7 @@
 use crate::judges::{self, Scratch, run, seekless};
 use crate::{answer, changed, image, linked};
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 /// The exit codes of e2fsck and of the binary in its place on copies of a volume, each judged
@@ -195,4 +196,88 @@ fn a_journal_on_another_device_is_replayed() {
     assert_eq!(check.status.code(), Some(0), "{check:?}");
     let end = &fs::read(&pending).expect("image")[3000 << 10..3001 << 10];
     assert!(end == [7; 1024], "the block was not written back");
+}
+
+/// A loop device, detached on drop.
+struct Loop(String);
+
+impl Loop {
+    fn of(image: &str) -> Self {
+        Self(judges::attach(image, false))
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        judges::detach(&self.0);
+    }
+}
+
+/// The journal of a block device is found among the devices of the machine, as libblkid finds it for
+/// e2fsck.
+#[test]
+fn a_journal_is_found_by_its_uuid() {
+    if !judges::ready("debugfs") || !judges::can_mount() {
+        return;
+    }
+    const UUID: &str = "11111111-2222-3333-4444-66666666abcd";
+    let scratch = Scratch::new("fsck-journal-found");
+    let [volume, journal, other] = ["clean", "journal", "other"].map(|name| scratch.join(name));
+    run("mke2fs", &["-q", "-F", "-O", "journal_dev", "-b", "1024", "-U", UUID, &journal, "2M"]);
+    run("mke2fs", &["-q", "-F", "-O", "journal_dev", "-b", "1024", &other, "2M"]);
+    run("mke2fs", &["-q", "-F", "-t", "ext4", "-O", "^has_journal", "-b", "1024", &volume, "4M"]);
+    let has = ["feature has_journal".to_string(), format!("ssv journal_uuid {UUID}")];
+    let has: Vec<&str> = has.iter().map(String::as_str).collect();
+    let clean = changed(&scratch, &volume, "with-journal", &has);
+    let piece = scratch.join("piece");
+    fs::write(&piece, [7; 1024]).expect("piece");
+    let write = |journal: &str| {
+        let waits = [format!("jo -f {journal}"), format!("jw -b 3000 {piece}"), "jc".to_string()];
+        let waits = waits.iter().map(String::as_str).chain(["feature needs_recovery"]);
+        changed(&scratch, &clean, "pending", &waits.collect::<Vec<_>>())
+    };
+    let empty = scratch.join("empty");
+    fs::copy(&journal, &empty).expect("copy");
+    let pending = write(&journal);
+    let check = |program: &Path, options: &str, image: &str| {
+        let copy = scratch.join("volume");
+        fs::copy(image, &copy).expect("copy");
+        let device = Loop::of(&copy);
+        // Of what libblkid keeps, it would not look for two seconds whether it is still so.
+        let mut command = Command::new(program);
+        command.env("BLKID_FILE", "/dev/null").args([options, &device.0]);
+        let code = answer(&mut command).0;
+        drop(device);
+        (code, fs::read(&copy).expect("image")[3000 << 10..3001 << 10] == [7; 1024])
+    };
+    let (ours, theirs) = (linked(&scratch, "e2fsck"), Path::new("e2fsck"));
+    let _other = Loop::of(&other);
+    for (options, image, journal) in [
+        ("-fp", &clean, &empty),
+        ("-p", &clean, &empty),
+        ("-fp", &pending, &journal),
+        ("-fy", &pending, &journal),
+    ] {
+        let found = [&*ours, theirs].map(|program| {
+            fs::copy(journal, scratch.join("device")).expect("copy");
+            let _journal = Loop::of(&scratch.join("device"));
+            check(program, options, image)
+        });
+        let written = image == &pending;
+        assert!(found.iter().all(|(code, is)| *code < 2 && *is == written), "{options}: {found:?}");
+        // e2fsck adds 4 to 8.
+        let missing = [&*ours, theirs].map(|program| check(program, options, image));
+        assert_eq!(missing, [(8, false), (12, false)], "{options}: the device is not there");
+    }
+    // Nothing waits there: a repair by hand goes on without it, also of an image.
+    assert_eq!(check(&ours, "-fy", &clean), (0, false));
+    let preen = seekless(&["check", "-p", &clean]);
+    assert_eq!(preen.status.code(), Some(8), "{preen:?}");
+    assert!(String::from_utf8_lossy(&preen.stderr).contains(UUID), "{preen:?}");
+    // The journal of an image is not taken from the machine.
+    let _journal = Loop::of(&journal);
+    assert_eq!(seekless(&["check", "-y", &pending]).status.code(), Some(8));
+    let device = Loop::of(&pending);
+    assert_eq!(seekless(&["check", "-n", &device.0]).status.code(), Some(4));
+    assert_eq!(seekless(&["check", "-y", &device.0]).status.code(), Some(1));
 }

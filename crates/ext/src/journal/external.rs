@@ -19,6 +19,7 @@ use seekless_fs::patches::Patches;
 use seekless_fs::term::{Term, Text};
 use seekless_fs::{BlockMap, FsError, Mapping};
 use seekless_units::{BlockNo, ByteLen, Extent, Lba, Lbn};
+use std::fmt;
 use std::sync::Arc;
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -53,12 +54,10 @@ pub(crate) fn is_external(sb: &Super) -> bool {
 /// # Errors
 /// [`FsError::Refused`] with the UUID of the journal.
 pub(crate) fn refuse_missing(sb: &Super) -> Result<(), FsError> {
-    if !is_external(sb) {
-        return Ok(());
+    match is_external(sb) {
+        true => Err(JournalUuid(sb.raw.s_journal_uuid).missing("the journal to be replayed")),
+        false => Ok(()),
     }
-    let uuid = uuid_text(&sb.raw.s_journal_uuid);
-    let what = format!("the journal to be replayed is on another device, with UUID {uuid}: use ");
-    Err(FsError::Refused(Text::from(what).then(Term::JournalDevice)))
 }
 
 impl External {
@@ -256,23 +255,54 @@ fn count_blocks(raw: &Superblock) -> u32 {
     raw.s_blocks_count_lo.get()
 }
 
-/// Whether a volume has its journal on another device, by its superblock or a copy of that.
-///
-/// # Errors
-/// Errors of the device.
+/// The UUID of a journal on a device of its own.
 ///
 /// ```
 /// use seekless_device::{BlockDevice, MemoryDevice};
+/// use seekless_ext::JournalUuid;
 /// use std::sync::Arc;
 ///
 /// let empty: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(vec![0; 65_536]));
-/// assert!(!seekless_ext::has_external_journal(empty.as_ref()).unwrap());
+/// assert_eq!(JournalUuid::of(empty.as_ref()).unwrap(), None);
 /// ```
-pub fn has_external_journal(device: &dyn BlockDevice) -> Result<bool, FsError> {
-    let sb = match Super::read(device, true) {
-        Err(FsError::Corrupt { .. }) => backup::superblock(device).map(|(sb, _)| sb),
-        Err(FsError::Unsupported(_)) => None,
-        sb => Some(sb?),
-    };
-    Ok(sb.is_some_and(|sb| is_external(&sb)))
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct JournalUuid([u8; 16]);
+
+impl JournalUuid {
+    /// That of a volume's journal, by its superblock or a copy of that; `None` for a volume that has
+    /// its journal in itself, or has none.
+    ///
+    /// # Errors
+    /// Errors of the device.
+    pub fn of(volume: &dyn BlockDevice) -> Result<Option<Self>, FsError> {
+        let sb = match Super::read(volume, true) {
+            Err(FsError::Corrupt { .. }) => backup::superblock(volume).map(|(sb, _)| sb),
+            Err(FsError::Unsupported(_)) => None,
+            sb => Some(sb?),
+        };
+        Ok(sb.filter(is_external).map(|sb| Self(sb.raw.s_journal_uuid)))
+    }
+
+    /// Whether a device has this journal. A device that cannot be read has none.
+    #[must_use]
+    pub fn is_on(self, device: &dyn BlockDevice) -> bool {
+        read_raw(device, PRIMARY).is_ok_and(|raw| {
+            raw.s_magic.get() == SUPERBLOCK_MAGIC
+                && raw.s_feature_incompat.get() & incompat::JOURNAL_DEV != 0
+                && raw.s_uuid == self.0
+        })
+    }
+
+    /// The error for a check without this journal; `what` it is needed for.
+    #[must_use]
+    pub fn missing(self, what: &str) -> FsError {
+        let text = format!("{what} is on another device, with UUID {self}: use ");
+        FsError::Refused(Text::from(text).then(Term::JournalDevice))
+    }
+}
+
+impl fmt::Display for JournalUuid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&uuid_text(&self.0))
+    }
 }

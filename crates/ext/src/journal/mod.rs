@@ -21,7 +21,7 @@ mod scan;
 mod tags;
 mod write;
 
-pub use external::has_external_journal;
+pub use external::JournalUuid;
 pub(crate) use external::{External, is_external, refuse_missing};
 pub(crate) use head::{clear_foreign_fields, empty, reset};
 pub(crate) use home::{note_recovered, recover_home, repair_home, write_home};

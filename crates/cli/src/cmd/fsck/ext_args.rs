@@ -58,7 +58,8 @@ pub(crate) struct E2fsckArgs {
     /// Not supported: set the list of bad blocks
     #[arg(short = 'L', value_name = "FILE", hide = true)]
     set_bad_blocks: Option<PathBuf>,
-    /// Device or image file with the journal, for a volume that has it on another device
+    /// Device or image file with the journal, for a volume that has it on another device [default: the
+    /// device with its UUID, if the volume is a block device]
     #[arg(short = 'j', value_name = "EXTERNAL_JOURNAL")]
     journal: Option<PathBuf>,
     /// Without effect: -c is not supported
