@@ -1,6 +1,7 @@
 //! Images on the base of older ones: whatever e2fsck, the kernel and the tree say of any image, and
 //! few new chunks besides.
 
+use crate::judges::slice::some_or_all;
 use crate::judges::{
     Mounted, Scratch, can_mount, check, failure, header, manifest, ready, run, same, seekless, text,
 };
@@ -207,7 +208,7 @@ fn successive(name: &str, seed: u64, options: &[&str]) {
             all.extend([*pair.0, *pair.1]);
             all
         });
-    for step in 1..if is_campaign { 4 } else { 3 } {
+    for step in 1..if is_campaign { 4 } else { some_or_all(2, 3) } {
         let steps = 1 + random.below(60);
         change(Path::new(&root), &mut random, steps);
         if is_campaign {
@@ -388,7 +389,10 @@ fn images_of_mke2fs_and_the_kernel() {
         &["-t", "ext4", "-O", "^flex_bg,^64bit", "-I", "512"],
         &["-t", "ext2", "-b", "1024"],
         &["-t", "ext3"],
-    ] {
+    ]
+    .into_iter()
+    .step_by(some_or_all(2, 1))
+    {
         let (old, image) = (scratch.join("old"), scratch.join("new"));
         let _ = fs::remove_file(&old);
         run("mke2fs", &[&["-q", "-F", "-d", &root], options, &[&old, "150M"]].concat());

@@ -1,6 +1,7 @@
 //! UFS images on the base of older ones: whatever the check, The Sleuth Kit, GRUB, dissect and the
 //! tree say of any image, places that files and names keep, and few new chunks besides.
 
+use crate::judges::slice::some_or_all;
 use crate::judges::{Scratch, dissect, failure, manifest, ready, run, same, seekless, text};
 use crate::like::{
     BLOCK, CHUNK, Random, build, build_once, fresh, list, new_tree, pieces, set_times, traced,
@@ -207,7 +208,7 @@ fn successive(name: &str, seed: u64, options: &[&str]) {
     let format = again_options(options);
     let is_little = !options.contains(&"--big-endian");
     let (mut keep, mut both, mut chunks) = (0, 0, (0, 0));
-    for step in 1..if name == "campaign" { 4 } else { 3 } {
+    for step in 1..if name == "campaign" { 4 } else { some_or_all(2, 3) } {
         let steps = 1 + random.below(60);
         change(Path::new(&root), &mut random, steps);
         set_times(&root, step);
@@ -536,6 +537,7 @@ fn images_that_were_in_use() {
     ]
     .into_iter()
     .enumerate()
+    .step_by(some_or_all(2, 1))
     {
         let scratch = Scratch::new(&format!("like-ufs-used-{number}"));
         let mut random = Random(20 + number as u64);
@@ -576,8 +578,10 @@ fn images_of_makefs() {
     if !ready("makefs") {
         return;
     }
-    for (number, (version, order)) in
-        [("1", "le"), ("1", "be"), ("2", "le"), ("2", "be")].into_iter().enumerate()
+    for (number, (version, order)) in [("1", "le"), ("1", "be"), ("2", "le"), ("2", "be")]
+        .into_iter()
+        .enumerate()
+        .step_by(some_or_all(3, 1))
     {
         let what = format!("version={version},bsize=8192,fsize=1024");
         let scratch = Scratch::new(&format!("like-ufs-makefs-{number}"));

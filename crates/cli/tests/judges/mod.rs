@@ -6,6 +6,8 @@ pub(crate) mod dissect;
 pub(crate) mod python;
 #[path = "../../../fs/tests/shared/skip.rs"]
 mod skip;
+#[path = "../../../fs/tests/shared/slice.rs"]
+pub(crate) mod slice;
 
 pub(crate) use skip::skip;
 

@@ -1,6 +1,7 @@
 //! What the update disciplines promise, tried on UFS; that the search sees what
 //! there is to see; and what it does on a device that fails.
 
+use crate::slice::some_or_all;
 use crate::ufs::Ufs;
 use seekless_cache::Discipline;
 use seekless_crash::campaign::{CampaignError, Sequences, built_in, lines};
@@ -80,7 +81,7 @@ fn single_operations_survive_every_crash_under_soft_updates() {
 fn single_operations_survive_crashes_when_written_at_once() {
     for discipline in [Discipline::Sync, Discipline::Normal] {
         for target in &FORMATS {
-            let settings = settings(discipline, Extent::Sample(30), 2);
+            let settings = settings(discipline, Extent::Sample(some_or_all(12, 30)), 2);
             let (wrong, _) = look(target, settings, &workloads(target, "singles"));
             assert!(wrong.is_none(), "{}", wrong.unwrap_or_default());
         }
@@ -92,7 +93,8 @@ fn single_operations_survive_crashes_when_written_at_once() {
 #[test]
 fn crashes_are_survived_on_a_device_with_a_queue() {
     for target in &FORMATS {
-        let mut settings = settings(Discipline::SoftUpdates, Extent::Sample(60), 3);
+        let mut settings =
+            settings(Discipline::SoftUpdates, Extent::Sample(some_or_all(25, 60)), 3);
         settings.queue = true;
         let mut scripts = workloads(target, "singles");
         scripts.extend(workloads(target, "random:8").into_iter().take(4));
@@ -137,7 +139,8 @@ fn some_pairs_survive_two_hundred_states_each() {
     {
         for target in &FORMATS {
             let all = workloads(target, "pairs");
-            let some: Vec<Script> = all.into_iter().skip(skip).step_by(1552).collect();
+            let some: Vec<Script> =
+                all.into_iter().skip(skip).step_by(some_or_all(3104, 1552)).collect();
             let settings = settings(discipline, Extent::Sample(200), 3);
             let (wrong, states) = look(target, settings, &some);
             assert!(wrong.is_none(), "{}", wrong.unwrap_or_default());
@@ -150,7 +153,8 @@ fn some_pairs_survive_two_hundred_states_each() {
 fn without_order_a_crash_does_damage_and_the_reproducer_shows_it() {
     let target = &FORMATS[1];
     let script = workloads(target, "create");
-    let mut campaign = Campaign::new(target, settings(Discipline::Async, Extent::Exhaustive, 1));
+    let extent = some_or_all(Extent::Sample(300), Extent::Exhaustive);
+    let mut campaign = Campaign::new(target, settings(Discipline::Async, extent, 1));
     let result = campaign.unit(&script[0], &|_| {}).unwrap();
     assert!(result.failing > 0);
     let small = campaign.reproduce(&script[0], 0).unwrap().expect("it failed");
@@ -166,12 +170,13 @@ fn without_order_a_crash_does_damage_and_the_reproducer_shows_it() {
 /// A part of the campaign in docs/crash.md. A test for each discipline, since they
 /// run at the same time.
 fn random_sequences_survive_thirty_states_each(discipline: Discipline) {
+    let count = some_or_all(40, 100);
     for target in &FORMATS {
         let settings = settings(discipline, Extent::Sample(30), 3);
-        let (wrong, states) = look(target, settings, &workloads(target, "random:8"));
+        let (wrong, states) = look(target, settings, &workloads(target, "random:8")[..count]);
         assert!(wrong.is_none(), "{}", wrong.unwrap_or_default());
-        assert_eq!(states.len(), 100);
-        assert!(states.iter().sum::<u64>() >= 2_750, "{states:?}");
+        assert_eq!(states.len(), count);
+        assert!(states.iter().sum::<u64>() >= 27 * count as u64, "{states:?}");
     }
 }
 
@@ -192,7 +197,7 @@ fn random_sequences_survive_with_names_written_at_once() {
 
 #[test]
 fn what_was_found_stays_mended() {
-    stays_mended(Extent::Sample(60));
+    stays_mended(Extent::Sample(some_or_all(20, 60)));
 }
 
 /// A minute and a half.
@@ -296,14 +301,15 @@ fn a_file_takes_a_name_that_went_before_in_a_new_directory() {
                  fsync p/a\nclose\nrename p/a p/d/b\nfsync p/d\n";
     // The inode may be the same, and the name: then only what it holds tells two files apart.
     let told_apart = empty.replace("open p/a\n", "open p/a\nwrite 0 900\n");
+    let schedules = some_or_all(5, 16);
     for text in [empty, &told_apart] {
         for discipline in [Discipline::SoftUpdates, Discipline::Sync, Discipline::Normal] {
             for target in &FORMATS {
                 let script = parse("gone-before", text).unwrap();
-                let settings = settings(discipline, Extent::Exhaustive, 16);
+                let settings = settings(discipline, Extent::Exhaustive, schedules);
                 let (wrong, states) = look(target, settings, &[script]);
                 assert!(wrong.is_none(), "{}", wrong.unwrap_or_default());
-                assert!(states[0] > 80, "{states:?}");
+                assert!(states[0] > 5 * u64::from(schedules), "{states:?}");
             }
         }
     }
@@ -351,14 +357,15 @@ fn a_directory_takes_a_name_that_lies_far_behind_its_own() {
 /// Names that go and come back in new directories, directories that move and change places.
 #[test]
 fn moves_are_survived() {
+    let count = some_or_all(6, 15);
     for discipline in [Discipline::SoftUpdates, Discipline::Sync, Discipline::Normal] {
         for target in &FORMATS {
-            let sequences = Sequences { count: 15, seed: 5 };
+            let sequences = Sequences { count, seed: 5 };
             let scripts = built_in("moves:10", target.has_xattrs(), sequences).unwrap().unwrap();
             let settings = settings(discipline, Extent::Sample(30), 3);
             let (wrong, states) = look(target, settings, &scripts);
             assert!(wrong.is_none(), "{}", wrong.unwrap_or_default());
-            assert!(states.iter().sum::<u64>() >= 375, "{states:?}");
+            assert!(states.iter().sum::<u64>() >= 25 * count, "{states:?}");
         }
     }
 }
@@ -368,7 +375,7 @@ fn orders_that_are_forgotten_are_missed() {
     for target in &FORMATS {
         let mut mutation = Mutation::new(target, workloads(target, "all"), 2).unwrap();
         let (mut caught, mut missed) = (0, Vec::new());
-        while caught + missed.len() < 8 {
+        while caught + missed.len() < some_or_all(4, 8) {
             let mutant = mutation.draw().unwrap().expect("there are orders");
             match mutant.fate {
                 Fate::Caught(_) | Fate::Failed(_) => caught += 1,
@@ -377,7 +384,7 @@ fn orders_that_are_forgotten_are_missed() {
             }
         }
         // The share is measured over many more: docs/crash.md.
-        assert!(missed.len() <= 2, "{missed:#?}");
+        assert!(missed.len() <= some_or_all(1, 2), "{missed:#?}");
     }
 }
 

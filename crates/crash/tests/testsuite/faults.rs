@@ -1,5 +1,6 @@
 //! Every rule of the engine, broken by hand, is seen by a built-in workload.
 
+use crate::slice::some_or_all;
 use crate::ufs::{InUse, Ufs};
 use seekless_cache::{Config, Discipline};
 use seekless_crash::campaign::{Sequences, built_in};
@@ -116,7 +117,9 @@ fn every_broken_rule_is_seen_by_a_single_operation() {
     let mut unseen = Vec::new();
     // Some are shown by one order in dozens: each on one of the versions.
     let versions = [Version::Ufs1, Version::Ufs2].into_iter().cycle();
-    for ((fault, workload), version) in SHOWN_BY.into_iter().zip(versions) {
+    for ((fault, workload), version) in
+        SHOWN_BY.into_iter().step_by(some_or_all(2, 1)).zip(versions)
+    {
         if !is_seen(fault, workload, version) {
             unseen.push((fault, workload, version));
         }

@@ -13,6 +13,8 @@ mod holes;
 mod journaled;
 mod log;
 mod order;
+#[path = "../../../fs/tests/shared/slice.rs"]
+mod slice;
 mod snapshot_removal;
 mod snapshots;
 mod ufs;

@@ -3,6 +3,7 @@
 
 use crate::background::InBackground;
 use crate::campaign::look;
+use crate::slice::some_or_all;
 use crate::ufs::{InUse, Ufs};
 use seekless_cache::{Config, Discipline};
 use seekless_crash::campaign::{Sequences, built_in};
@@ -150,13 +151,13 @@ fn states(version: Version, workload: &str, every: usize, sample: u64) {
 #[test]
 fn single_operations() {
     for version in [Version::Ufs1, Version::Ufs2] {
-        states(version, "singles", 1, 6);
+        states(version, "singles", some_or_all(2, 1), 6);
     }
 }
 
 #[test]
 fn random_sequences() {
     for version in [Version::Ufs1, Version::Ufs2] {
-        states(version, "random:10", 3, 15);
+        states(version, "random:10", some_or_all(6, 3), 15);
     }
 }

@@ -25,6 +25,8 @@ mod repair;
 mod replay;
 #[path = "../../../fs/tests/shared/skip.rs"]
 mod skip;
+#[path = "../../../fs/tests/shared/slice.rs"]
+mod slice;
 mod sound;
 #[path = "../../../fs/tests/shared/unmount.rs"]
 mod unmount;

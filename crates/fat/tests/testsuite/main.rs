@@ -11,3 +11,5 @@ mod exercise;
 mod live;
 #[path = "../../../fs/tests/shared/skip.rs"]
 mod skip;
+#[path = "../../../fs/tests/shared/slice.rs"]
+mod slice;

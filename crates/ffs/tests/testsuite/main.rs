@@ -19,5 +19,7 @@ mod property;
 #[path = "../../../live/tests/replay/mod.rs"]
 mod replay;
 mod rules;
+#[path = "../../../fs/tests/shared/slice.rs"]
+mod slice;
 mod snapshot;
 mod words;

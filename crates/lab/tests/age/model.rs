@@ -14,15 +14,23 @@ use std::ops::ControlFlow;
 
 const UNIT: u64 = 4096;
 
-/// What a name leads to: a directory, or a file by its number and its length.
-#[derive(Clone, PartialEq, Debug)]
+/// What a name leads to: a directory, or a file by its number.
+#[derive(Clone, Copy, PartialEq, Debug)]
 enum Node {
     Dir,
-    File(usize, u64),
+    File(usize),
+}
+
+/// The length of a file, and how many names it has.
+struct Held {
+    len: u64,
+    names: u32,
 }
 
 pub(crate) struct Model {
     nodes: BTreeMap<String, Node>,
+    /// By number.
+    files: BTreeMap<usize, Held>,
     /// Paths of directories by number.
     dirs: BTreeMap<DirId, String>,
     size: u64,
@@ -45,6 +53,7 @@ impl Model {
     pub(crate) fn new(size: u64) -> Self {
         Self {
             nodes: BTreeMap::new(),
+            files: BTreeMap::new(),
             dirs: BTreeMap::from([(DirId::ROOT, String::new())]),
             size,
             used: size / 50,
@@ -77,21 +86,24 @@ impl Model {
 
     fn remove(&mut self, path: &str) -> Node {
         let node = self.nodes.remove(path).unwrap_or_else(|| panic!("{path}: not there"));
-        let len = if let Node::File(_, len) = node { len } else { UNIT };
-        if matches!(node, Node::File(..)) && self.nodes.values().any(|other| *other == node) {
-            return node;
+        let mut len = UNIT;
+        if let Node::File(file) = node {
+            let held = self.files.get_mut(&file).unwrap();
+            held.names -= 1;
+            if held.names > 0 {
+                return node;
+            }
+            len = held.len;
+            self.files.remove(&file);
         }
         self.used -= len.div_ceil(UNIT) * UNIT;
         self.inodes += 1;
         node
     }
 
-    /// The names of a file have another length.
-    fn set_len(&mut self, path: &str, len: u64) {
-        let old = self.nodes[path].clone();
-        let Node::File(file, _) = old else { panic!("{path}: no file") };
-        let names = self.nodes.values_mut().filter(|node| **node == old);
-        names.for_each(|node| *node = Node::File(file, len));
+    fn file(&mut self, path: &str) -> &mut Held {
+        let Node::File(file) = self.nodes[path] else { panic!("{path}: no file") };
+        self.files.get_mut(&file).unwrap()
     }
 
     fn insert(&mut self, path: String, node: Node) {
@@ -123,31 +135,33 @@ impl Model {
                     return false;
                 }
                 self.made += 1;
-                self.insert(self.path(place), Node::File(self.made, len.get()));
+                self.insert(self.path(place), Node::File(self.made));
+                self.files.insert(self.made, Held { len: len.get(), names: 1 });
             }
             Op::Truncate { place, len, .. } => {
                 let path = self.path(place);
-                let Node::File(_, from) = self.nodes[&path] else { panic!("{path}") };
+                let from = self.file(&path).len;
                 assert!((1..from).contains(&len.get()), "{path}: {from} to {}", len.get());
                 self.used -= from.div_ceil(UNIT) * UNIT - len.get().div_ceil(UNIT) * UNIT;
-                self.set_len(&path, len.get());
+                self.file(&path).len = len.get();
             }
             Op::Link { from, to, .. } => {
-                let node = self.nodes[&self.path(from)].clone();
-                self.insert(self.path(to), node);
+                let from = self.path(from);
+                self.file(&from).names += 1;
+                self.insert(self.path(to), self.nodes[&from]);
             }
             Op::Unlink { place, .. } => {
-                let node = self.remove(&self.path(place));
-                assert!(self.nodes.values().any(|other| *other == node), "the last name");
+                let Node::File(file) = self.remove(&self.path(place)) else { panic!("no file") };
+                assert!(self.files.contains_key(&file), "the last name");
             }
             Op::Append { place, at, len, .. } => {
                 let (from, to) = (at.get(), at.get() + len.get());
                 let path = self.path(place);
-                assert!(matches!(self.nodes[&path], Node::File(_, len) if len == from), "{path}");
+                assert_eq!(self.file(&path).len, from, "{path}");
                 if !self.grow(from, to, 0) {
                     return false;
                 }
-                self.set_len(&path, to);
+                self.file(&path).len = to;
             }
             Op::Rename { from, to, replaces, .. } => {
                 let (from, to) = (self.path(from), self.path(to));
@@ -160,9 +174,8 @@ impl Model {
             }
             Op::Delete { place, .. } => {
                 let path = self.path(place);
-                let node = self.remove(&path);
-                assert!(matches!(node, Node::File(..)));
-                assert!(self.nodes.values().all(|other| *other != node), "not the last name");
+                let Node::File(file) = self.remove(&path) else { panic!("{path}: no file") };
+                assert!(!self.files.contains_key(&file), "not the last name");
                 self.removed.push(place.name.clone());
             }
         }
@@ -211,7 +224,7 @@ fn run(name: &str, model: &mut Model, settings: Settings) -> Aged {
         .collect();
     let files: BTreeMap<String, u64> = (model.nodes.iter())
         .filter_map(|(path, node)| match node {
-            Node::File(_, len) => Some((path.clone(), *len)),
+            Node::File(file) => Some((path.clone(), model.files[file].len)),
             Node::Dir => None,
         })
         .collect();

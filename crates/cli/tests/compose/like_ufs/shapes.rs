@@ -1,6 +1,7 @@
 //! Shapes of older UFS images: what a new volume takes over, and what it cannot.
 
 use super::*;
+use crate::judges::slice::some_or_all;
 
 /// A volume grows by whole groups until its summary area is full; beyond that it has a shape of its
 /// own, in which contents lie at the same bytes.
@@ -24,7 +25,8 @@ fn volumes_grow_by_groups() {
         let like = [&["--like", &old], &options[..2]].concat();
         let before = fs::read(&old).expect("read");
         let groups = |image: &str| open(image).geometry().groups;
-        for bytes in [20_000, 1_000_000, 8_000_000, 130_000_000] {
+        let all = [20_000, 8_000_000, 130_000_000, 1_000_000];
+        for bytes in all.into_iter().take(some_or_all(3, 4)) {
             if bytes > 8_000_000 && number > 0 {
                 continue;
             }
@@ -70,7 +72,10 @@ fn volumes_grow_by_groups() {
             fs::remove_file(&added).expect("remove");
         }
     }
-    assert!(has_own > 0 && has_grown > 3, "{has_own} have another shape, {has_grown} grew");
+    assert!(
+        has_own > 0 && has_grown > some_or_all(2, 3),
+        "{has_own} have another shape, {has_grown} grew"
+    );
 }
 
 /// A size that was asked for, and options that change settings but not the shape.
@@ -96,7 +101,10 @@ fn options_change_what_they_name() {
         (&["--check-hashes", "groups"], ""),
         (&["--check-hashes", "none"], ""),
         (&["--size", "96M"], ""),
-    ] {
+    ]
+    .into_iter()
+    .step_by(some_or_all(2, 1))
+    {
         let like = [&["--like", &old, "--like-strict"], &format[..], options].concat();
         build(&root, &image, &like);
         judge(&scratch, &image, &root, true);

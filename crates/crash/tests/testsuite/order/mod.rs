@@ -18,6 +18,7 @@ mod page;
 mod state;
 mod tree;
 
+use crate::slice::some_or_all;
 use case::{Case, Verdict};
 use rayon::prelude::*;
 use state::{Fields, Recorded};
@@ -62,8 +63,10 @@ fn judged(
     compare(case, &states(case, all).into_par_iter().map(judge).collect())
 }
 
-/// Every fourth operation is judged: the verdicts of these programs change only with their version.
-const SLICE: usize = 4;
+/// The operations that are judged: the verdicts of these programs change only with their version.
+fn every() -> usize {
+    some_or_all(8, 4)
+}
 
 fn judge_ext(all: bool, every: usize) {
     if !judge::ready(&["mke2fs", "e2fsck", "debugfs", "mount", "setfattr"], true) {
@@ -105,12 +108,12 @@ fn judge_fat(all: bool, every: usize) {
 
 #[test]
 fn ext_rows() {
-    judge_ext(false, SLICE);
+    judge_ext(false, every());
 }
 
 #[test]
 fn fat_rows() {
-    judge_fat(false, SLICE);
+    judge_fat(false, every());
 }
 
 /// Every set of writes of every operation, so that the rules leave nothing out.

@@ -6,6 +6,7 @@
 
 mod target;
 
+use crate::slice::some_or_all;
 use seekless_cache::{Discipline, JournalMode};
 use seekless_crash::campaign::{Campaign, Sequences, Settings, built_in};
 use seekless_crash::script::parse;
@@ -58,9 +59,9 @@ const ORDERED: [Discipline; 3] = [Discipline::Sync, Discipline::Normal, Discipli
 #[test]
 fn e2fsck_goes_through_what_crashes_leave() {
     for discipline in ORDERED {
-        let (states, wrong) = judged(discipline, "singles", 0, 2);
+        let (states, wrong) = judged(discipline, "singles", 0, some_or_all(1, 2));
         assert!(wrong.is_empty(), "{wrong:#?}");
-        assert!(states > 40, "{states} states");
+        assert!(states > some_or_all(20, 40), "{states} states");
         let (states, wrong) = judged(discipline, "random:10", 4, 6);
         assert!(wrong.is_empty(), "{wrong:#?}");
         assert!(states > 15, "{states} states");
@@ -69,7 +70,7 @@ fn e2fsck_goes_through_what_crashes_leave() {
 
 /// What a crash leaves in each of `volumes` is whole once its journal has been replayed.
 fn what_a_journal_leaves_needs_no_check(volumes: &[(Ext, JournalMode)]) {
-    for (target, mode) in volumes {
+    for (target, mode) in volumes.iter().step_by(some_or_all(2, 1)) {
         let discipline = Discipline::Journal(*mode);
         let (states, wrong) = judged_on(target, discipline, ("singles", 0, 1));
         assert!(wrong.is_empty(), "{wrong:#?}");
@@ -117,7 +118,7 @@ fn files_that_are_open_go_with_the_crash() {
         of(Ext::inline, &journals[1..2]),
         of(Ext::orphan_file, &journals),
     ];
-    for (target, discipline) in all.into_iter().flatten() {
+    for (target, discipline) in all.into_iter().flatten().step_by(some_or_all(3, 1)) {
         for workload in ["unlink-open", "rename-over-open"] {
             let (states, wrong) = judged_on(&target, discipline, (workload, 0, 3));
             assert!(wrong.is_empty(), "{}: {wrong:#?}", target.name());
@@ -187,7 +188,7 @@ fn trees(pieces: &[u32], changes: &[&str], sample: u64, schedules: u32) {
 
 #[test]
 fn trees_are_never_torn() {
-    trees(&[3, 50, 84, 400], &CHANGES, 3, 1);
+    trees(some_or_all(&[3, 84], &[3, 50, 84, 400]), &CHANGES, 3, 1);
     // All in one sector.
     trees(&[5], &CHANGES[..1], 40, 4);
 }
@@ -256,7 +257,7 @@ fn what_moves_out_of_an_inode_stays() {
 
 #[test]
 fn without_order_it_does_not() {
-    let (_, wrong) = judged(Discipline::Async, "singles", 0, 6);
+    let (_, wrong) = judged(Discipline::Async, "singles", 0, some_or_all(2, 6));
     assert!(!wrong.is_empty(), "the judge has not seen what it should see");
 }
 

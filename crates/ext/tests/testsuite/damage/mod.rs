@@ -9,6 +9,7 @@ mod sums;
 mod words;
 
 use crate::holes;
+use crate::slice::some_or_all;
 use exercise::exercise;
 
 /// A small generator, so that every run meets the same damage.
@@ -93,14 +94,14 @@ fn flip(name: &str, seed: u64, cases: usize, ignore_checksums: bool) {
 #[test]
 fn flipped_bits() {
     for (seed, (name, _)) in (1..).zip(images::IMAGES) {
-        flip(name, seed, 150, false);
+        flip(name, seed, some_or_all(60, 150), false);
     }
 }
 
 #[test]
 fn flipped_bits_behind_ignored_checksums() {
     for (seed, (name, _)) in (100..).zip(images::IMAGES) {
-        flip(name, seed, 150, true);
+        flip(name, seed, some_or_all(60, 150), true);
     }
 }
 
@@ -161,7 +162,7 @@ fn the_corpus_of_images_in_use() {
 fn damaged_quota_files_are_made_again() {
     let base = quotas::base();
     let mut random = Random(11);
-    let mut inputs: Vec<Vec<u8>> = (0..300)
+    let mut inputs: Vec<Vec<u8>> = (0..some_or_all(100, 300))
         .map(|_| {
             let mut input = Vec::new();
             for _ in 0..=random.below(6) {
@@ -190,5 +191,5 @@ fn damaged_quota_files_are_made_again() {
             assert_eq!(crate::repair::judge::findings(judge.path()), None, "{input:?}");
         }
     }
-    assert!(corrected > 150, "{corrected} of {} were damaged", inputs.len());
+    assert!(corrected > some_or_all(50, 150), "{corrected} of {} were damaged", inputs.len());
 }

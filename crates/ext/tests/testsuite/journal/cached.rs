@@ -97,7 +97,8 @@ impl Volume {
 }
 
 fn whole(shape: &Shape, file: &[u32]) -> Vec<u8> {
-    file.iter().flat_map(|&number| contents(shape, number)).collect()
+    let blocks: Vec<Vec<u8>> = file.iter().map(|&number| contents(shape, number)).collect();
+    blocks.concat()
 }
 
 fn crash(shape: &'static Shape, seed: u64, operations: u32, states: usize) {

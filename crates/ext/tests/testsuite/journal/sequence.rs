@@ -30,7 +30,8 @@ fn differences(ours: &[u8], theirs: &[u8]) -> Vec<usize> {
     pairs
         .filter(|&(number, (one, two))| {
             let told = |at: usize| number == 1 && TOLD.iter().any(|range| range.contains(&at));
-            one.iter().zip(two).enumerate().any(|(at, (a, b))| a != b && !told(at))
+            // Nearly all are equal, which the C library sees fast.
+            one != two && one.iter().zip(two).enumerate().any(|(at, (a, b))| a != b && !told(at))
         })
         .map(|(number, _)| number)
         .collect()

@@ -270,7 +270,8 @@ impl Volume {
 
     /// What the file shall hold, in its order.
     pub(crate) fn file(&self) -> Vec<u8> {
-        self.homes.iter().flat_map(|home| self.committed[home].iter().copied()).collect()
+        let blocks: Vec<&[u8]> = self.homes.iter().map(|home| &self.committed[home][..]).collect();
+        blocks.concat()
     }
 }
 

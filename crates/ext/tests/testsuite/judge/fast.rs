@@ -3,6 +3,7 @@
 
 use super::kernel::{self, Image, Mounted};
 use super::{compare, populate, ready, walk};
+use crate::holes;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -75,7 +76,7 @@ fn check(name: &str, live: &Image) {
     out.set_len(geometry.blocks * size).expect("size");
     for n in u64::from(size == 1024)..geometry.blocks {
         let bytes = reader.read_block(seekless_units::BlockNo::new(n)).expect("block");
-        if bytes.iter().any(|&byte| byte != 0) {
+        if !holes::is_zero(&bytes) {
             out.write_all_at(&bytes, n * size).expect("write");
         }
     }

@@ -3,6 +3,7 @@
 
 use super::reserved::{OWNER, VOLUMES, open};
 use super::shapes::{JOURNALLED, SHAPES, Shape, WITH_EXTENTS, fsck, image, options, replayed};
+use crate::slice::some_or_all;
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use seekless_cache::{Config, Discipline, JournalMode};
@@ -38,8 +39,9 @@ fn every_pair_of_policies_fills_a_volume() {
         ["parent", "dir-reserve", "find-group-other", "dir-reserve-hashed=32", "dir-reserve=7"];
     for (turn, (shape, discipline)) in [&VOLUMES[0], &VOLUMES[2]].into_iter().enumerate() {
         for (n, dirs) in dirs.iter().enumerate() {
-            // Half of them on each volume.
-            let other = inodes.iter().enumerate().filter(|(m, _)| (n + m) % 2 == turn);
+            // Half of them on each volume, or a quarter.
+            let other =
+                inodes.iter().enumerate().filter(|(m, _)| (n + m) % some_or_all(4, 2) == turn);
             for (m, other) in other {
                 let what = format!("{dirs} {other} {discipline} {shape:?}");
                 let device = image(shape);
@@ -81,7 +83,8 @@ fn what_is_kept_changes_nothing_that_files_hold() {
     let shapes =
         [(&SHAPES[0], 3), (&WITH_EXTENTS[1], 5), (&JOURNALLED[7], 6), (&JOURNALLED[6], 12)];
     for (n, (shape, mebibytes)) in shapes.into_iter().enumerate() {
-        for (m, inodes) in ["dir-reserve=8", "dir-reserve-hashed"].into_iter().enumerate() {
+        let some = ["dir-reserve=8", "dir-reserve-hashed"].into_iter().enumerate();
+        for (m, inodes) in some.skip(n % some_or_all(2, 1)).step_by(some_or_all(2, 1)) {
             let shape = Shape { mebibytes, ..*shape };
             let discipline = shape.disciplines().last().unwrap();
             let how = || LiveOptions {

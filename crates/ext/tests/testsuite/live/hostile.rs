@@ -3,6 +3,7 @@
 
 use super::replay::ops;
 use super::shapes::{JOURNALLED, SHAPES, Shape, WITH_EXTENTS, image, options};
+use crate::slice::some_or_all;
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 use rand_core::{RngCore, SeedableRng};
@@ -234,16 +235,18 @@ fn storms(
 
 #[test]
 fn damaged_images_give_answers_or_errors() {
-    let (opened, done, failed) = storms(120, &SHAPES, damage);
-    assert!(opened > 60, "{opened} of 120 could be opened");
+    let cases = some_or_all(60, 120);
+    let (opened, done, failed) = storms(u64::from(cases), &SHAPES, damage);
+    assert!(opened > cases / 2, "{opened} of {cases} could be opened");
     assert!(failed > done / 50 && failed < done, "{failed} of {done} calls failed");
 }
 
 #[test]
 fn damaged_extents_give_answers_or_errors() {
+    let cases = some_or_all(30, 90);
     for damage in [damage, damage_trees] {
-        let (opened, done, failed) = storms(90, &WITH_EXTENTS, damage);
-        assert!(opened > 45, "{opened} of 90 could be opened");
+        let (opened, done, failed) = storms(u64::from(cases), &WITH_EXTENTS, damage);
+        assert!(opened > cases / 2, "{opened} of {cases} could be opened");
         assert!(failed > done / 50 && failed < done, "{failed} of {done} calls failed");
     }
 }

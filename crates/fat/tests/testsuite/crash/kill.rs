@@ -3,6 +3,7 @@
 
 use super::target::{fsck, has_judge, options};
 use super::{WIDTHS, skip};
+use crate::slice::some_or_all;
 use seekless_cache::{Config, Discipline};
 use seekless_device::{BlockDevice, Clock, DeviceError, MemoryDevice, VirtualClock};
 use seekless_fat::{FatLive, FatWidth, LostChains, MakeOptions, check, preen};
@@ -38,7 +39,7 @@ impl BlockDevice for Watched {
         self.inner.write(at, buf)?;
         let mut kept = self.kept.lock().unwrap();
         kept.0 = kept.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(99);
-        if (kept.0 >> 33).is_multiple_of(self.every) && kept.1.len() < 24 {
+        if (kept.0 >> 33).is_multiple_of(self.every) && kept.1.len() < some_or_all(8, 24) {
             let mut bytes = vec![0; self.inner.len().get() as usize];
             self.inner.read(Lba::ZERO, &mut bytes)?;
             kept.1.push(bytes);

@@ -3,6 +3,7 @@
 
 use super::patient::Patient;
 use super::{Random, exercise};
+use crate::slice::some_or_all;
 use seekless_cache::{Config, Discipline};
 use seekless_device::{MemoryDevice, VirtualClock};
 use seekless_fat::{FatLive, LiveOptions, LostChains, check, repair};
@@ -161,13 +162,14 @@ fn numbers(rounds: usize, first: u64) {
             calls.change(patient.bytes);
         }
     }
-    assert!(opened > rounds && errors > 1000, "{opened} opened, {errors} errors");
+    let asked = u32::try_from(rounds).expect("few");
+    assert!(opened > rounds && errors > 2 * asked, "{opened} opened, {errors} errors");
     assert!(calls.opened > rounds / 2 && calls.done > calls.failed, "{calls:?}");
 }
 
 #[test]
 fn no_number_makes_a_sum_overflow() {
-    numbers(ROUNDS, 1);
+    numbers(some_or_all(ROUNDS / 2, ROUNDS), 1);
 }
 
 /// `cargo test -p seekless-fat --release damage::numbers -- --ignored`

@@ -9,6 +9,7 @@ mod shapes;
 
 use crate::damage::images;
 use crate::skip;
+use crate::slice::some_or_all;
 use replay::Replay;
 use seekless_cache::Discipline;
 use seekless_fat::{FatLive, LiveOptions};
@@ -41,7 +42,7 @@ fn operations_do_what_a_model_does() {
         for discipline in Discipline::ALL {
             let Some(device) = image(shape) else { return };
             let mut replay = Replay::new(device, discipline, n);
-            replay.run(400);
+            replay.run(some_or_all(200, 400));
             fsck(&replay.finish(), &format!("{discipline} {shape:?}"));
         }
     }

@@ -3,6 +3,7 @@
 
 use super::check::{checked, patients};
 use super::repair::bytes_of;
+use crate::slice::some_or_all;
 use seekless_device::{BlockDevice, DeviceError, MemoryDevice};
 use seekless_ffs::{Outcome, Repaired, preen, repair};
 use seekless_fs::FsError;
@@ -90,10 +91,10 @@ fn cut_everywhere(run: Run, sound: &[u8], what: &str) -> usize {
 #[test]
 fn a_repair_that_was_cut_off_is_taken_up() {
     let mut states = 0;
-    for (what, _, patient) in patients() {
+    for (what, _, patient) in patients().step_by(some_or_all(3, 1)) {
         states += cut_everywhere(repair, &patient.bytes, &what);
     }
-    assert!(states > 2000, "only {states} states");
+    assert!(states > some_or_all(500, 2000), "only {states} states");
 }
 
 #[test]

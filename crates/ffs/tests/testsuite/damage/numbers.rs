@@ -2,6 +2,7 @@
 //! changing such an image give answers or typed errors, and no panic.
 
 use super::{Random, exercise};
+use crate::slice::some_or_all;
 use seekless_cache::{Config, Discipline};
 use seekless_device::{BlockDevice, MemoryDevice, VirtualClock};
 use seekless_ffs::{FORMAT, FfsLive, LiveOptions, MakeOptions, Version, check, make, repair};
@@ -255,13 +256,14 @@ fn numbers(rounds: usize, first: u64) {
             errors += outcome.errors;
         }
     }
-    assert!(opened > rounds && errors > 1000, "{opened} opened, {errors} errors");
-    assert!(calls.opened > 500 && calls.done > calls.failed, "{calls:?}");
+    let asked = u32::try_from(rounds).expect("few");
+    assert!(opened > rounds && errors > 3 * asked, "{opened} opened, {errors} errors");
+    assert!(calls.opened > asked && calls.done > calls.failed, "{calls:?}");
 }
 
 #[test]
 fn no_number_makes_a_sum_overflow() {
-    numbers(ROUNDS, 1);
+    numbers(some_or_all(ROUNDS / 2, ROUNDS), 1);
 }
 
 /// `cargo test -p seekless-ffs --release damage::numbers -- --ignored`
@@ -284,7 +286,7 @@ fn no_word_of_a_superblock_makes_a_sum_overflow() {
             vec![(field::OLD_CGOFFSET, u32::MAX), (field::OLD_CGMASK, 0)],
             (0..8).map(|n| (field::CSTOTAL + n * 4, u32::MAX)).collect(),
         ];
-        for words in single.chain(pairs) {
+        for words in single.step_by(some_or_all(3, 1)).chain(pairs) {
             let mut bytes = places.sound.clone();
             for &place in &places.superblocks {
                 for &(at, value) in &words {
@@ -293,6 +295,6 @@ fn no_word_of_a_superblock_makes_a_sum_overflow() {
             }
             everything(&bytes, &mut calls);
         }
-        assert!(calls.opened > before + 100, "{calls:?}");
+        assert!(calls.opened > before + some_or_all(33, 100), "{calls:?}");
     }
 }

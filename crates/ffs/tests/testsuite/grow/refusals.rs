@@ -2,6 +2,7 @@
 
 use super::{KINDS, Kind, WALL, change, longer, numbers};
 use crate::property::for_all;
+use crate::slice::some_or_all;
 use crate::words::volume::bytes_of;
 use proptest::collection::vec;
 use proptest::num::u8::ANY;
@@ -140,7 +141,7 @@ fn superblock(n: usize) -> usize {
 /// Damage to each part that a growth relies on.
 #[test]
 fn damage_to_what_changes_is_an_error() {
-    for n in [0, 1, 2, 3] {
+    for n in [0, 3, 1, 2].into_iter().take(some_or_all(2, 4)) {
         let kind = plain(n);
         let device = with_files(&kind);
         let fs = numbers(&device);
@@ -268,7 +269,7 @@ fn no_damage_makes_a_growth_panic() {
         ];
         let damage = (0..places.len(), 0..1376usize, word());
         let grown = std::cell::Cell::new(0);
-        for_all((120, 400 + n), vec(damage, 1..=3), |damages| {
+        for_all((some_or_all(40, 120), 400 + n), vec(damage, 1..=3), |damages| {
             let mut harmed = sound.clone();
             for (part, offset, with) in &damages {
                 let (start, len) = places[*part];
@@ -291,6 +292,6 @@ fn no_damage_makes_a_growth_panic() {
             }
         });
         println!("{n}: {} grew", grown.get());
-        assert!(grown.get() > 2);
+        assert!(grown.get() > some_or_all(0, 2));
     }
 }

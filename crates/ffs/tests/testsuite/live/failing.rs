@@ -4,6 +4,7 @@
 use super::crash::in_order;
 use super::shapes::{image, options};
 use super::{SHAPES, shapes::Shape};
+use crate::slice::some_or_all;
 use seekless_cache::{Config, Discipline};
 use seekless_device::{BlockDevice, DeviceError, Durable, MemoryDevice, Ticket, VirtualClock};
 use seekless_ffs::{FfsImage, FfsLive};
@@ -138,7 +139,9 @@ fn a_failing_disk_loses_nothing_that_was_durable() {
     // `normal` leaves bitmaps behind, which a repair would have to make good first.
     for discipline in [Discipline::SoftUpdates, Discipline::Sync] {
         for shape in &SHAPES[..2] {
-            for writes in (0..60).chain((60..900).step_by(41)) {
+            for writes in
+                (0..60).step_by(some_or_all(3, 1)).chain((60..900).step_by(some_or_all(120, 41)))
+            {
                 fails_after(writes, shape, discipline, false);
             }
         }
@@ -148,7 +151,7 @@ fn a_failing_disk_loses_nothing_that_was_durable() {
 #[test]
 fn a_write_that_fails_late_loses_nothing_that_was_durable() {
     for shape in &SHAPES[..2] {
-        for writes in (0..900).step_by(7) {
+        for writes in (0..900).step_by(some_or_all(21, 7)) {
             fails_after(writes, shape, Discipline::SoftUpdates, true);
         }
     }

@@ -6,6 +6,7 @@ use super::{NAMES, OWNER, SHAPES, bytes, volume};
 use crate::live::shapes::options;
 use crate::property::for_all;
 use crate::replay::WALL;
+use crate::slice::some_or_all;
 use proptest::collection::vec;
 use proptest::num::u8::ANY;
 use proptest::prop_oneof;
@@ -45,7 +46,7 @@ fn damage_is_told_and_removals_are_whole() {
         let sound = bytes(made.device.as_ref());
         let mut copy = sound.clone();
         let places = Raw::new(&mut copy).metadata(&made.inos.map(|ino| ino.get().into()));
-        for_all((40, kind), vec(damage(), 1..=3), |damages| {
+        for_all((some_or_all(15, 40), kind), vec(damage(), 1..=3), |damages| {
             let mut harmed = sound.clone();
             for (place, with) in &damages {
                 let at = places[place % places.len()];

@@ -4,6 +4,7 @@ use super::{Files, OWNER, SHAPES, bytes, open, tree};
 use crate::live::shapes::{Shape, image, options, through};
 use crate::property::for_all;
 use crate::replay::{Op, ops};
+use crate::slice::some_or_all;
 use seekless_cache::{Config, Discipline};
 use seekless_device::{BlockDevice, MemoryDevice, VirtualClock};
 use seekless_ffs::{
@@ -107,7 +108,7 @@ fn run(shape: &Shape, lists: &[Vec<Op>]) {
 fn snapshots_stay_as_they_were_taken() {
     for (n, shape) in SHAPES.iter().enumerate() {
         let some = || ops(250, false);
-        for_all((6, n), (some(), some(), some()), |(first, second, third)| {
+        for_all((some_or_all(2, 6), n), (some(), some(), some()), |(first, second, third)| {
             run(shape, &[first, second, third]);
         });
     }

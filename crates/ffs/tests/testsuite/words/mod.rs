@@ -13,6 +13,7 @@ mod table;
 pub(crate) mod volume;
 
 use crate::rules::freebsd;
+use crate::slice::some_or_all;
 use freebsd::{Fs, Raw, Verdict};
 use seekless_device::MemoryDevice;
 use seekless_ffs::{FfsImage, Outcome, check, repair};
@@ -25,7 +26,9 @@ use table::Rule;
 use volume::{FILES, File, SHAPES, Shape, bytes_of, tree};
 
 /// Of so many changes an ordinary run takes one.
-const PART: u64 = 23;
+fn part() -> u64 {
+    some_or_all(46, 23)
+}
 
 /// A small generator: every run meets the same values.
 pub(crate) struct Random(pub(crate) u64);
@@ -414,7 +417,9 @@ fn change(sound: &Sound, spot: &Spot, value: u32) -> Result<(), String> {
             && !hashes(at)
             && (is_wrong || !own.contains(&at))
     };
-    if let Some(at) = (0..after.len()).filter(|_| exact).find(differs) {
+    let sectors = (0..after.len()).step_by(512).map(|from| from..(from + 512).min(after.len()));
+    let changed = sectors.filter(|sector| after[sector.clone()] != sound.bytes[sector.clone()]);
+    if let Some(at) = changed.flatten().filter(|_| exact).find(differs) {
         return Err(format!(
             "byte {at} is {}, not {}; found {found:?}",
             after[at], sound.bytes[at]
@@ -490,7 +495,7 @@ fn each_word_is_found_and_mended_as_by_fsck_ffs() {
             for (kind, value) in [0, 1, u32::MAX, random.next()].into_iter().enumerate() {
                 let turn = (n * 4 + kind) as u64;
                 // Consecutive words and the four values take turns.
-                if !all && !(turn * 7 + seed).is_multiple_of(PART) {
+                if !all && !(turn * 7 + seed).is_multiple_of(part()) {
                     continue;
                 }
                 done += 1;
@@ -504,7 +509,7 @@ fn each_word_is_found_and_mended_as_by_fsck_ffs() {
         assert!(sound.spots.len() > 1000, "{}", sound.spots.len());
     }
     println!("{done} changes");
-    assert!(done > 1000, "{done}");
+    assert!(done > some_or_all(500, 1000), "{done}");
     let shown = failures.iter().take(40).cloned().collect::<Vec<_>>().join("\n");
     assert!(failures.is_empty(), "{} of {done}:\n{shown}", failures.len());
 }
