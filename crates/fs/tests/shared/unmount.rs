@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 /// Attempts, one each `INTERVAL`, before a mount or its image counts as in use.
-const TRIES: u32 = 3000;
+const TRIES: u32 = 15_000;
 
 const INTERVAL: Duration = Duration::from_millis(20);
 
