@@ -280,16 +280,16 @@ class Volume:
         yield "anywhere", 0, len(self.bytes)
 
 
-def damage(volume, seed):
-    """The damaged bytes, and in words how."""
+def damage(volume, seed, weights):
+    """The damaged bytes, and in words how; `weights` of the kinds of places."""
     rng = random.Random(f"damage {seed}")
     by_kind = {}
     for kind, at, length in volume.places():
         by_kind.setdefault(kind, []).append((at, length))
-    kinds = [kind for kind in WEIGHTS if kind in by_kind]
+    kinds = [kind for kind in weights if kind in by_kind]
     data, told = bytearray(volume.bytes), []
     for _ in range(rng.choice([1, 1, 1, 2, 3])):
-        kind = rng.choices(kinds, [WEIGHTS[kind] for kind in kinds])[0]
+        kind = rng.choices(kinds, [weights[kind] for kind in kinds])[0]
         start, length = rng.choice(by_kind[kind])
         # Most bytes of most structures are zero: half of the damage hits others.
         filled = [at for at in range(start, start + min(length, 8192)) if data[at]]
@@ -351,7 +351,7 @@ def lost(sound, theirs, ours):
 def judge(seed, kind, volume, sound, scratch, keep):
     """The row of a case."""
     scratch.mkdir()
-    data, told = damage(volume, seed)
+    data, told = damage(volume, seed, WEIGHTS)
     image, copy = scratch / "image", scratch / "copy"
 
     def fresh():

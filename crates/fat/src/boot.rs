@@ -84,6 +84,8 @@ pub(crate) struct Boot {
     /// The state byte, if there is one.
     pub(crate) state: u8,
     pub(crate) id: Option<u32>,
+    /// Whether the type stands in the boot sector without the signature by which it counts.
+    pub(crate) lacks_signature: bool,
     /// As stored, blanks included.
     pub(crate) label: Option<[u8; 11]>,
 }
@@ -230,6 +232,7 @@ impl Boot {
             backup: None,
             state: 0,
             id: None,
+            lacks_signature: false,
             label: None,
         };
         if is_fat32 {
@@ -237,6 +240,8 @@ impl Boot {
         }
         let info_at = if is_fat32 { INFO32_AT } else { INFO16_AT };
         let info: VolumeInfo = parse(bytes, info_at).ok_or_else(|| truncated(place()))?;
+        boot.lacks_signature =
+            info.BS_BootSig != EXTENDED && info.BS_FilSysType.starts_with(b"FAT");
         if info.BS_BootSig == EXTENDED {
             boot.state = info.BS_Reserved1;
             boot.id = Some(info.BS_VolID.get());

@@ -25,6 +25,8 @@ pub(super) struct ReservedRepairs {
     /// Whether the boot sector, or its copy, is to be written.
     pub(super) boot: bool,
     pub(super) copy: bool,
+    /// Whether the boot sector gets the signature of the volume's fields.
+    pub(super) signature: bool,
     /// The new label of the boot sector.
     pub(super) label: Option<[u8; 11]>,
     /// Entries in which the FATs differ.
@@ -92,6 +94,11 @@ impl Checker {
             let what = "the volume was not unmounted (state byte)".to_string();
             self.found(problems::BOOT_DIRTY, what, boot_place());
             self.head.boot = true;
+        }
+        if self.boot().lacks_signature {
+            let what = "the volume's number, label and type have no signature".to_string();
+            self.found(problems::BOOT_SIGNATURE, what, boot_place());
+            (self.head.signature, self.head.boot) = (true, true);
         }
         self.check_first_entry()?;
         self.check_copies()?;

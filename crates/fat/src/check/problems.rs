@@ -22,6 +22,13 @@ seekless_fs::problems! {
         question: Some("Mark the volume clean?"),
         repair: "it is marked clean, last of all",
     }
+    BOOT_SIGNATURE = {
+        code: "boot.signature", phase: 0, preen: Preen::Repairs,
+        text: "the type of the file system stands in the boot sector, but not the signature of the \
+               fields with it: number, label and type do not count",
+        question: Some("Set the signature?"),
+        repair: "it is set",
+    }
     FAT_FIRST_ENTRY = {
         code: "fat.first-entry", phase: 0, preen: Preen::Stops,
         text: "the first entry is not the medium's byte; if another FAT has it, that one is used",
@@ -127,6 +134,12 @@ seekless_fs::problems! {
                piece or by the short name",
         question: Some("Set the checksums?"),
         repair: "they are set, so that the entry has its long name again",
+    }
+    NAME_FIELDS = {
+        code: "name.fields", phase: 1, preen: Preen::Repairs,
+        text: "a cluster or a type in a piece of a long name",
+        question: Some("Clear the fields?"),
+        repair: "they are cleared",
     }
     NAME_SHORT = {
         code: "name.short", phase: 1, preen: Preen::Stops,

@@ -14,8 +14,8 @@ use super::walk::dot;
 use super::{Checker, set_first};
 use crate::boot::Width;
 use crate::ondisk::{
-    BOOT_SIZE, ENTRY_SIZE, FsInfo, INFO_LEAD, INFO_ORDERED, INFO_STRUCT, INFO_TRAIL, INFO16_AT,
-    INFO32_AT, STATE_DIRTY, STATE_ORDERED, ShortEntry, VolumeInfo, attr,
+    BOOT_SIZE, ENTRY_SIZE, EXTENDED, FsInfo, INFO_LEAD, INFO_ORDERED, INFO_STRUCT, INFO_TRAIL,
+    INFO16_AT, INFO32_AT, STATE_DIRTY, STATE_ORDERED, ShortEntry, VolumeInfo, attr,
 };
 use crate::table::entry_byte;
 use crate::time::{EARLIEST, Stamp};
@@ -39,6 +39,8 @@ const DOTS: usize = 2;
 /// Extensions of the names made up for files and directories.
 const REC: &[u8; 3] = b"REC";
 const DIR: &[u8; 3] = b"DIR";
+/// The offset of the signature of the volume's fields.
+const SIGNATURE_IN_INFO: usize = offset_of!(VolumeInfo, BS_BootSig);
 /// The offset of the label behind the volume's fields.
 const LABEL_IN_INFO: usize = offset_of!(VolumeInfo, BS_VolLab);
 
@@ -339,8 +341,12 @@ impl RepairWriter<'_> {
         if let Some(state) = bytes.get_mut(state_at(boot)).filter(|_| boot.label.is_some()) {
             *state &= !(STATE_DIRTY | STATE_ORDERED);
         }
+        let info = if boot.width == Width::Fat32 { INFO32_AT } else { INFO16_AT };
+        if let Some(signature) = bytes.get_mut(info + SIGNATURE_IN_INFO).filter(|_| head.signature)
+        {
+            *signature = EXTENDED;
+        }
         if let Some(label) = head.label {
-            let info = if boot.width == Width::Fat32 { INFO32_AT } else { INFO16_AT };
             let at = info + LABEL_IN_INFO;
             if let Some(there) = bytes.get_mut(at..at + label.len()) {
                 there.copy_from_slice(&label);

@@ -173,11 +173,12 @@ impl Checker {
                         self.mend_sums(dir.ino, &mut pieces, &short, &mut head);
                     }
                     // Pieces in front of the entry's own belong to nothing.
-                    let own = match head.name {
+                    let mut own = match head.name {
                         Some(_) => pieces.split_off(index(head.start).min(pieces.len())),
                         None => Vec::new(),
                     };
                     self.orphans(dir.ino, &mut pieces);
+                    self.clear_fields(dir.ino, &mut own);
                     self.check_entry(dir, (byte, short), &own, head.name.as_deref(), &mut names)?;
                 }
             }
@@ -214,6 +215,23 @@ impl Checker {
         }
         for ((byte, entry), piece) in wrong {
             *entry = sums::sealed(piece, short);
+            self.put_entry(*byte, entry.as_bytes());
+        }
+    }
+
+    /// Clears what the pieces of a long name do not have: Microsoft's description wants zeros there.
+    fn clear_fields(&mut self, dir: Ino, pieces: &mut [At]) {
+        for (byte, entry) in pieces {
+            let Some(mut piece) = parse::<LongEntry>(entry.as_bytes(), 0) else { continue };
+            let (cluster, kind) = (piece.LDIR_FstClusLO.get(), piece.LDIR_Type);
+            if cluster == 0 && kind == 0 {
+                continue;
+            }
+            let what = format!("a piece of a long name has cluster {cluster}, and type {kind}");
+            let place = self.entry_place(dir, *byte);
+            self.found(problems::NAME_FIELDS, what, place);
+            (piece.LDIR_FstClusLO, piece.LDIR_Type) = (0.into(), 0);
+            *entry = zerocopy::transmute!(piece);
             self.put_entry(*byte, entry.as_bytes());
         }
     }

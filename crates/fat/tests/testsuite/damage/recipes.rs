@@ -106,6 +106,13 @@ pub(crate) fn all() -> Vec<Recipe> {
             p.put(6 * 512 + at, b"OTHER      ");
         }
     });
+    add("the boot sector lost its signature", ALL, &["boot.signature"], true, true, |p| {
+        let at = p.label() - 5;
+        p.put(at, &[0x69]);
+        if p.bits == 32 {
+            p.put(6 * 512 + at, &[0x69]);
+        }
+    });
     // Directories.
     add("a directory has no entry for itself", ALL, &["directory.dot"], false, true, |p| {
         let at = p.cluster(p.first("/dir"));
@@ -200,6 +207,14 @@ pub(crate) fn all() -> Vec<Recipe> {
     add("a piece of a long name has another checksum", ALL, &["name.checksum"], true, true, |p| {
         let at = p.short("/dir/below/a text with a long name.text");
         p.put(at - 64 + 13, &[0x17]);
+    });
+    add("a piece of a long name has a cluster", ALL, &["name.fields"], true, true, |p| {
+        let at = p.short("/dir/below/a text with a long name.text");
+        p.put(at - 64 + 26, &[1]);
+    });
+    add("a piece of a long name has a type", ALL, &["name.fields"], true, true, |p| {
+        let at = p.short("/dir/below/a text with a long name.text");
+        p.put(at - 32 + 12, &[0x80]);
     });
     add("a long name is that of another entry", ALL, &["name.pieces"], true, true, |p| {
         // As DOS renames it.
