@@ -393,20 +393,31 @@ DIFFERENCES = [name for name in RULES if name not in ("clean after -y", "clean a
 STRICT = ["same verdict", "clean where e2fsck -fy is", "keeps what e2fsck keeps"]
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def options(text):
+    """The options that campaigns of damages have in common."""
+    parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--from", type=int, default=0, dest="first")
     parser.add_argument("--count", type=int, default=2000)
-    parser.add_argument("--kind", action="append", choices=[*KINDS, *FURTHER])
     parser.add_argument("--all", action="store_true")
-    parser.add_argument("--strict", action="store_true")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--keep", type=Path)
+    return parser
+
+
+def directory(prefix):
+    """A directory for the volumes, in memory unless $TMPDIR says otherwise."""
+    place = os.environ.get("TMPDIR") or ("/dev/shm" if os.path.isdir("/dev/shm") else None)
+    return tempfile.TemporaryDirectory(prefix=prefix, dir=place)
+
+
+def main():
+    parser = options(__doc__)
+    parser.add_argument("--kind", action="append", choices=[*KINDS, *FURTHER])
+    parser.add_argument("--strict", action="store_true")
     args = parser.parse_args()
     if args.keep:
         args.keep.mkdir(parents=True, exist_ok=True)
-    place = os.environ.get("TMPDIR") or ("/dev/shm" if os.path.isdir("/dev/shm") else None)
-    with tempfile.TemporaryDirectory(prefix="damages-", dir=place) as scratch:
+    with directory("damages-") as scratch:
         scratch = Path(scratch)
         (scratch / "tree").mkdir()
         populate(scratch / "tree")

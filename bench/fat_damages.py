@@ -27,18 +27,16 @@ keeps     every name of the sound volume that has its contents after `fsck.fat -
           `seekless check -y`, and so do contents under other names (`seekless manifest`)
 """
 
-import argparse
 import json
 import os
 import random
 import shutil
 import struct
 import sys
-import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from damages import damage, lost
+from damages import damage, directory, lost, options
 from dosfstools_cases import CODES, RULES as CASES
 from e2fsprogs_cases import SEEKLESS, breaks, describe, manifest, run
 from volumes import fat
@@ -172,17 +170,10 @@ DIFFERENCES = [name for name in RULES if name not in ("clean after -y", "clean a
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--from", type=int, default=0, dest="first")
-    parser.add_argument("--count", type=int, default=2000)
-    parser.add_argument("--all", action="store_true")
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--keep", type=Path)
-    args = parser.parse_args()
+    args = options(__doc__).parse_args()
     if args.keep:
         args.keep.mkdir(parents=True, exist_ok=True)
-    place = os.environ.get("TMPDIR") or ("/dev/shm" if os.path.isdir("/dev/shm") else None)
-    with tempfile.TemporaryDirectory(prefix="fat-damages-", dir=place) as scratch:
+    with directory("fat-damages-") as scratch:
         scratch = Path(scratch)
         volumes = []
         for number, kind in enumerate(KINDS):

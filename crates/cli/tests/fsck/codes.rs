@@ -243,7 +243,7 @@ fn a_journal_is_found_by_its_uuid() {
         let copy = scratch.join("volume");
         fs::copy(image, &copy).expect("copy");
         let device = Loop::of(&copy);
-        // Of what libblkid keeps, it would not look for two seconds whether it is still so.
+        // libblkid trusts an entry of its cache for two seconds: no cache.
         let mut command = Command::new(program);
         command.env("BLKID_FILE", "/dev/null").args([options, &device.0]);
         let code = answer(&mut command).0;

@@ -293,7 +293,7 @@ impl JournalUuid {
         })
     }
 
-    /// The error for a check without this journal; `what` it is needed for.
+    /// The error for a check that lacks this journal; `what` names it in the message.
     #[must_use]
     pub fn missing(self, what: &str) -> FsError {
         let text = format!("{what} is on another device, with UUID {self}: use ");

@@ -219,7 +219,8 @@ impl Checker {
         }
     }
 
-    /// Clears what the pieces of a long name do not have: Microsoft's description wants zeros there.
+    /// Clears the first cluster and the type in the pieces of a long name. Microsoft's description
+    /// requires zeros there.
     fn clear_fields(&mut self, dir: Ino, pieces: &mut [At]) {
         for (byte, entry) in pieces {
             let Some(mut piece) = parse::<LongEntry>(entry.as_bytes(), 0) else { continue };

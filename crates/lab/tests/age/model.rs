@@ -14,7 +14,7 @@ use std::ops::ControlFlow;
 
 const UNIT: u64 = 4096;
 
-/// What a name leads to: a directory, or a file by its number.
+/// The target of a name: a directory, or the number of a file.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Node {
     Dir,
