@@ -48,6 +48,9 @@ fn arguments() -> Result<Option<Arguments>, Box<dyn Error>> {
             Short('u') | Long("user") => given.user = Some(parser.value()?.into()),
             Short('w') | Long("window") => {
                 given.window = Some(parse_size(&parser.value()?.string()?)?.get());
+                if given.window == Some(0) {
+                    return Err("--window has at least one byte".into());
+                }
             }
             Long("least-sure") => {
                 given.least_sure = parser.value()?.parse()?;

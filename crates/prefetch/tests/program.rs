@@ -24,12 +24,13 @@ fn a_list_is_read_and_faults_name_their_file() {
     assert_eq!(outcome(&["--readers=2", "--least-sure", "100", &list, &volume]).0, Some(0));
 
     let missing = path("missing");
-    let cases: [(&[&str], &str); 9] = [
+    let cases: [(&[&str], &str); 10] = [
         (&[], "a LIST and a VOLUME"),
         (&[&list], "a LIST and a VOLUME"),
         (&[&missing, &volume], &missing),
         (&[&list, &missing], &missing),
         (&["--window", "1M", &list, &volume], "needs --user"),
+        (&["--user", &volume, "--window", "0", &list, &volume], "at least one byte"),
         (&["--user", &volume, &list, &volume], "no block device"),
         (&["--least-sure", "101", &list, &volume], "percent"),
         (&["--none", &list, &volume], "--none"),
