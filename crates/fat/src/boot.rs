@@ -134,12 +134,17 @@ pub(crate) fn probe(device: &dyn BlockDevice) -> Probe {
 impl Boot {
     /// Reads the boot sector of a device.
     pub(crate) fn read(device: &dyn BlockDevice) -> Result<Self, FsError> {
+        Self::parse(&Self::bytes(device)?, device.len().get())
+    }
+
+    /// The bytes of the boot sector.
+    pub(crate) fn bytes(device: &dyn BlockDevice) -> Result<[u8; BOOT_SIZE], FsError> {
         let mut bytes = [0; BOOT_SIZE];
         if device.len().get() < wide(BOOT_SIZE) {
             return Err(truncated(place()));
         }
         device.read_bytes(ByteLen::ZERO, &mut bytes)?;
-        Self::parse(&bytes, device.len().get())
+        Ok(bytes)
     }
 
     /// Checks a boot sector against the length of its device in bytes.
@@ -274,9 +279,9 @@ impl Boot {
             let sector = u32::from(sector);
             (sector != 0 && sector < self.reserved).then_some(sector)
         };
-        let (info, backup) =
-            (reserved(fields.BPB_FSInfo.get()), reserved(fields.BPB_BkBootSec.get()));
-        (self.info, self.backup) = (info, backup);
+        self.backup = reserved(fields.BPB_BkBootSec.get());
+        // The copy of the boot sector is not written over.
+        self.info = reserved(fields.BPB_FSInfo.get()).filter(|info| Some(*info) != self.backup);
         Ok(())
     }
 

@@ -33,6 +33,11 @@ impl Link {
             _ => Self::Wrong(value),
         }
     }
+
+    /// The number of the next cluster.
+    pub(crate) fn next(self) -> Option<u32> {
+        if let Self::Next(cluster) = self { Some(cluster) } else { None }
+    }
 }
 
 impl Width {

@@ -1,27 +1,24 @@
-//! The sectors in front of the files: the boot sector and its copy, the FATs compared with each
+//! The sectors in front of the files: the copy of the boot sector, the FATs compared with each
 //! other, the label, and the counts.
 
+use super::boot_sector::{STATE32_AT, is_signed};
 use super::fat::FatEntries;
 use super::{Checker, problems};
 use crate::boot::{Boot, Width};
 use crate::make::encode::NO_LABEL;
 use crate::name;
-use crate::ondisk::{
-    BOOT_SIZE, FsInfo, INFO_LEAD, INFO_ORDERED, INFO_STRUCT, INFO_TRAIL, INFO16_AT, INFO32_AT,
-    STATE_ORDERED, UNKNOWN,
-};
+use crate::ondisk::{BOOT_SIZE, FsInfo, INFO_ORDERED, INFO16_AT, STATE_ORDERED, UNKNOWN};
 use crate::table::{Link, Table, entry_place};
-use seekless_device::BlockDevice;
+use seekless_fs::check::Problem;
 use seekless_fs::field::parse;
 use seekless_fs::{FsError, Location};
-use seekless_units::{BlockNo, ByteLen};
-use std::collections::BTreeSet;
+use seekless_units::BlockNo;
+use std::collections::{BTreeSet, HashMap};
 
 /// The repairs of the reserved sectors and of differences between the FATs.
-#[derive(Default)]
 pub(super) struct ReservedRepairs {
-    /// The boot sector from its copy, if it is not usable.
-    pub(super) restored: Option<[u8; BOOT_SIZE]>,
+    /// The boot sector as the check sees it.
+    pub(super) boot_sector: [u8; BOOT_SIZE],
     /// Whether the boot sector, or its copy, is to be written.
     pub(super) boot: bool,
     pub(super) copy: bool,
@@ -39,57 +36,45 @@ pub(super) struct ReservedRepairs {
     free: u32,
 }
 
-/// The state byte of FAT32 in its boot sector, which the copy does not follow.
-const STATE32_AT: usize = INFO32_AT + 1;
 /// The state byte of FAT12 and FAT16.
 const STATE16_AT: usize = INFO16_AT + 1;
-/// The place of the boot sector's copy in `mkfs.fat` and Microsoft's format.
-const USUAL_COPY: u64 = 6;
 
 /// The place of the state byte.
 pub(super) fn state_at(boot: &Boot) -> usize {
     if boot.width == Width::Fat32 { STATE32_AT } else { STATE16_AT }
 }
 
-/// The boot sector, or its copy if it is not usable.
-pub(super) fn find(device: &dyn BlockDevice) -> Result<(Boot, ReservedRepairs), FsError> {
-    let error = match Boot::read(device) {
-        Ok(boot) => return Ok((boot, ReservedRepairs::default())),
-        Err(error @ FsError::Corrupt { .. }) => error,
-        Err(other) => return Err(other),
-    };
-    for sector in [512u64, 1024, 2048, 4096] {
-        let mut bytes = [0; BOOT_SIZE];
-        let at = ByteLen::new(USUAL_COPY * sector);
-        if device.read_bytes(at, &mut bytes).is_err() {
-            break;
-        }
-        if let Ok(boot) = Boot::parse(&bytes, device.len().get())
-            && boot.backup.map(u64::from) == Some(USUAL_COPY)
-            && u64::from(boot.sector) == sector
-        {
-            return Ok((
-                boot,
-                ReservedRepairs { restored: Some(bytes), boot: true, ..ReservedRepairs::default() },
-            ));
-        }
-    }
-    Err(error)
-}
-
 fn boot_place() -> Location {
     Location::of("boot sector").in_block(BlockNo::ZERO)
 }
 
+impl ReservedRepairs {
+    pub(super) fn of(boot_sector: [u8; BOOT_SIZE]) -> Self {
+        Self {
+            boot_sector,
+            boot: false,
+            copy: false,
+            signature: false,
+            label: None,
+            differences: BTreeSet::new(),
+            info: false,
+            first_entry: None,
+            free: 0,
+        }
+    }
+}
+
 impl Checker {
     /// Checks the boot sector, its copy, and the FATs.
-    pub(super) fn check_head(&mut self) -> Result<(), FsError> {
-        if self.head.restored.is_some() {
-            let what = "it is not usable; its copy is".to_string();
-            self.found(problems::BOOT_UNUSABLE, what, boot_place());
-        } else {
-            self.check_copy()?;
+    pub(super) fn check_head(
+        &mut self,
+        boot_sector: Vec<(&'static Problem, String)>,
+    ) -> Result<(), FsError> {
+        self.head.boot = !boot_sector.is_empty();
+        for (problem, what) in boot_sector {
+            self.found(problem, what, boot_place());
         }
+        self.check_copy()?;
         if self.boot().is_dirty() {
             let what = "the volume was not unmounted (state byte)".to_string();
             self.found(problems::BOOT_DIRTY, what, boot_place());
@@ -122,8 +107,7 @@ impl Checker {
 
     fn check_copy(&mut self) -> Result<(), FsError> {
         let Some(at) = self.boot().backup else { return Ok(()) };
-        let (mut boot, mut copy) = ([0; BOOT_SIZE], [0; BOOT_SIZE]);
-        self.volume.read_bytes(BlockNo::ZERO, 0, &mut boot)?;
+        let (mut boot, mut copy) = (self.head.boot_sector, [0; BOOT_SIZE]);
         self.volume.read_bytes(BlockNo::new(at.into()), 0, &mut copy)?;
         for bytes in [&mut boot, &mut copy] {
             if let Some(state) = bytes.get_mut(STATE32_AT) {
@@ -179,8 +163,62 @@ impl Checker {
                 let what = format!("FAT {number} differs in {} entries", differences.len());
                 let place = entry_place(self.boot(), number, first);
                 self.found(problems::FAT_COPIES_DIFFER, what, place);
+                self.take_from_copy(number, &differences)?;
                 self.head.differences.extend(differences);
             }
+        }
+        Ok(())
+    }
+
+    /// Takes entries from a copy in which it differs, where only its value is possible: that of the
+    /// active FAT is no cluster, or one to which another entry leads.
+    fn take_from_copy(&mut self, number: u32, differences: &[u32]) -> Result<(), FsError> {
+        let boot = self.boot().clone();
+        let mut copy = Table::of(&self.volume, number);
+        let mut entries = Vec::new();
+        let mut leading: HashMap<u32, u32> = HashMap::new();
+        for &cluster in differences.iter().filter(|&&cluster| cluster >= 2) {
+            let (ours, copied) = (self.fat.link(&boot, cluster), copy.link(cluster)?);
+            entries.push((cluster, ours, copied));
+            leading.extend([ours, copied].iter().filter_map(|link| Some((link.next()?, 0))));
+        }
+        for cluster in 2..=boot.last_cluster() {
+            let next = self.fat.link(&boot, cluster).next();
+            if let Some(count) = next.and_then(|next| leading.get_mut(&next)) {
+                *count += 1;
+            }
+        }
+        let mut taken = Vec::new();
+        for (cluster, ours, copied) in entries {
+            let leads_to = |leading: &HashMap<u32, u32>, next| leading.get(&next).copied();
+            let is_wrong = match ours {
+                Link::Wrong(_) => true,
+                Link::Next(next) => leads_to(&leading, next) > Some(1),
+                _ => false,
+            };
+            let is_possible = match copied {
+                Link::End => true,
+                Link::Next(next) => {
+                    leads_to(&leading, next) == Some(0)
+                        && self.fat.link(&boot, next) != Link::Free
+                        && next != cluster
+                }
+                _ => false,
+            };
+            if is_wrong && is_possible {
+                for (link, adds) in [(ours, false), (copied, true)] {
+                    if let Some(count) = link.next().and_then(|next| leading.get_mut(&next)) {
+                        *count = if adds { *count + 1 } else { *count - 1 };
+                    }
+                }
+                taken.push((cluster, copy.raw(cluster)?));
+            }
+        }
+        for (cluster, value) in taken {
+            let what = format!("cluster {cluster} is as FAT {number} has it");
+            let place = entry_place(&boot, boot.active, cluster);
+            self.found(problems::FAT_ENTRY, what, place);
+            self.fat.set(cluster, value);
         }
         Ok(())
     }
@@ -242,11 +280,8 @@ impl Checker {
         self.volume.read_bytes(BlockNo::new(at.into()), 0, &mut bytes)?;
         let Some(info) = parse::<FsInfo>(&bytes, 0) else { return Ok(()) };
         let place = Location::of("FSInfo").in_block(BlockNo::new(at.into()));
-        let signed = info.FSI_LeadSig.get() == INFO_LEAD
-            && info.FSI_StrucSig.get() == INFO_STRUCT
-            && info.FSI_TrailSig.get() == INFO_TRAIL;
         let (found, free) = (info.FSI_Free_Count.get(), self.head.free);
-        if !signed {
+        if !is_signed(&info) {
             self.found(problems::FSINFO_SIGNATURE, "it has no signature".into(), place);
             self.head.info = true;
         } else if found != free && found != UNKNOWN {

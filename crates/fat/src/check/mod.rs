@@ -1,6 +1,7 @@
 //! Checks a whole image, and repairs the findings.
 //!
-//! 1. [`head`]: the boot sector, its copy, and the FATs among each other
+//! 1. [`boot_sector`]: the boot sector that counts; [`head`]: its copy, and the FATs among each
+//!    other
 //! 2. [`walk`], [`names`], [`sums`]: every directory with its entries and names
 //! 3. [`chains`]: the clusters of every file
 //! 4. [`lost`]: chains without a name
@@ -13,6 +14,7 @@
 //! With each finding the check notes its repair: the new entries of directories and of the FAT.
 //! [`repair`] writes these.
 
+mod boot_sector;
 mod chains;
 mod fat;
 mod head;
@@ -29,6 +31,7 @@ pub use repair::{LostChains, preen, repair};
 use crate::boot::Boot;
 use crate::ondisk::{ENTRY_SIZE, LAST_FAT32, ShortEntry};
 use crate::volume::Volume;
+use boot_sector::BootSector;
 use fat::FatEntries;
 use seekless_device::BlockDevice;
 use seekless_fs::bits::Bits;
@@ -105,7 +108,7 @@ pub(crate) fn refuse_damage(
 
 impl Checker {
     pub(super) fn examine(device: Arc<dyn BlockDevice>) -> Result<Self, FsError> {
-        let (boot, head) = head::find(device.as_ref())?;
+        let BootSector { boot, bytes, found } = BootSector::find(device.as_ref())?;
         let volume = Volume::with(device, boot);
         let fat = FatEntries::read(&volume, volume.boot.active)?;
         let claimed = Bits::new(index(volume.boot.clusters) + 2);
@@ -127,9 +130,9 @@ impl Checker {
             root_last: None,
             root_label: None,
             lost: Vec::new(),
-            head,
+            head: head::ReservedRepairs::of(bytes),
         };
-        checker.check_head()?;
+        checker.check_head(found)?;
         checker.check_tree()?;
         checker.free_past();
         checker.check_lost();

@@ -6,9 +6,21 @@ use seekless_fs::check::Preen;
 seekless_fs::problems! {
     BOOT_UNUSABLE = {
         code: "boot.unusable", phase: 0, preen: Preen::Stops,
-        text: "FAT32: the boot sector is invalid, its copy in sector 6 is not",
+        text: "FAT32: the boot sector is invalid or of another version, its copy in sector 6 is not",
         question: Some("Restore the boot sector from its copy?"),
         repair: "it is restored",
+    }
+    BOOT_FATS = {
+        code: "boot.fats", phase: 0, preen: Preen::Stops,
+        text: "the boot sector counts more FATs than there are, or one where there are two",
+        question: Some("Correct the number of FATs?"),
+        repair: "the number is corrected",
+    }
+    BOOT_SECTORS = {
+        code: "boot.sectors", phase: 0, preen: Preen::Stops,
+        text: "FAT32: the boot sector names another sector than that of its copy or of the counts",
+        question: Some("Correct the number of the sector?"),
+        repair: "the number is corrected; 0 where there are no counts in the reserved sectors",
     }
     BOOT_COPY = {
         code: "boot.copy", phase: 0, preen: Preen::Repairs,
@@ -46,6 +58,13 @@ seekless_fs::problems! {
         text: "FATs differ",
         question: Some("Copy the first FAT to the others?"),
         repair: "the first one is copied to the others",
+    }
+    FAT_ENTRY = {
+        code: "fat.entry", phase: 0, preen: Preen::Stops,
+        text: "an entry of the first FAT that is no cluster, or one to which another entry leads, \
+               where another FAT has a possible one",
+        question: Some("Take the entry of the other FAT?"),
+        repair: "that of the other FAT is taken",
     }
     FAT_RANGE = {
         code: "fat.range", phase: 0, preen: Preen::Stops,

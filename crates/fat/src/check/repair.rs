@@ -332,11 +332,7 @@ impl RepairWriter<'_> {
         if !head.boot && !head.copy {
             return Ok(());
         }
-        let mut bytes = [0; BOOT_SIZE];
-        match &head.restored {
-            Some(restored) => bytes = *restored,
-            None => self.device.read_bytes(ByteLen::ZERO, &mut bytes)?,
-        }
+        let mut bytes = head.boot_sector;
         let boot = self.checker.boot();
         if let Some(state) = bytes.get_mut(state_at(boot)).filter(|_| boot.label.is_some()) {
             *state &= !(STATE_DIRTY | STATE_ORDERED);

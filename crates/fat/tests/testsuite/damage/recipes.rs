@@ -64,6 +64,27 @@ pub(crate) fn all() -> Vec<Recipe> {
     add("the boot sector is gone", NEW, &["boot.unusable"], false, true, |p| {
         p.put(11, &[0; 30]);
     });
+    add("the boot sector is of another version", NEW, &["boot.unusable"], false, true, |p| {
+        p.put(42, &[1]);
+    });
+    add("the boot sector counts three FATs", ALL, &["boot.fats"], false, true, |p| {
+        p.put(16, &[3]);
+    });
+    add("the boot sector counts one FAT", ALL, &["boot.fats"], false, true, |p| {
+        p.put(16, &[1]);
+    });
+    add("the counts are said to lie in the FAT", NEW, &["boot.sectors"], false, true, |p| {
+        p.put(48, &[200]);
+    });
+    add("the counts are said to lie in the copy", NEW, &["boot.sectors"], false, true, |p| {
+        p.put(48, &[6]);
+    });
+    add("the copy is said to lie in the counts", NEW, &["boot.sectors"], false, true, |p| {
+        p.put(50, &[1]);
+    });
+    add("there is said to be no copy", NEW, &["boot.sectors"], false, true, |p| {
+        p.put(50, &[0]);
+    });
     add("the first entry has another medium", ALL, &["fat.first-entry"], false, false, |p| {
         let value = if p.bits == 12 { 0xF00 } else { 0x0FFF_FF00 } | 0xF0;
         p.link(0, value);
@@ -78,6 +99,15 @@ pub(crate) fn all() -> Vec<Recipe> {
     add("the second FAT is ahead", ALL, &["fat.copies-differ"], true, true, |p| {
         let end = p.end();
         p.link_in(1, 200, end);
+    });
+    let found = &["fat.copies-differ", "fat.entry"];
+    add("the first FAT leads back into the chain", ALL, found, false, true, |p| {
+        let chain = p.chain("/pieces");
+        p.link_in(0, chain[1], chain[4] as u32);
+    });
+    add("the first FAT leads past the end", ALL, found, false, true, |p| {
+        let chain = p.chain("/pieces");
+        p.link_in(0, chain[4], if p.bits == 16 { 0xFFF0 } else { 0xFF0 });
     });
     add(
         "a free cluster's entry is past the end",
