@@ -57,11 +57,12 @@ fn has_stale_quotas(format: &KnownFormat, device: Arc<dyn BlockDevice>, outcome:
 }
 
 /// Checks an image, and repairs it in the modes that do, as arguments for its format's
-/// [`repair_parameters`](KnownFormat::repair_parameters) say.
+/// [`repair_parameters`](KnownFormat::repair_parameters) say. An ext volume with its journal on
+/// another device has it at `journal`; as e2fsck has it, others ignore that.
 ///
 /// # Errors
 /// [`ErrorKind::Usage`](seekless_images::ErrorKind) for an argument that the format has no
-/// parameter for, or with an invalid value,
+/// parameter for, or with an invalid value, and for a journal of another format,
 /// [`ErrorKind::Unsupported`](seekless_images::ErrorKind) for a file that is no image, or an image
 /// that is not written, [`ErrorKind::Corrupt`](seekless_images::ErrorKind) where not even a
 /// superblock can be read, [`ErrorKind::System`](seekless_images::ErrorKind), also for an image
@@ -71,22 +72,28 @@ pub fn examine(
     place: &Place,
     mode: Mode,
     arguments: &[Argument],
+    journal: Option<&Path>,
 ) -> Result<Examined, Error> {
     let device = match mode {
         Mode::Check => seekless_images::device(path, place)?,
         Mode::Preen | Mode::Repair => seekless_images::device_locked(path, place)?,
     };
-    examine_device(path, device, mode, arguments)
+    examine_device(path, device, mode, arguments, journal)
 }
 
 /// Checks an image as [`Mode::Check`] until the stop is requested, which is an error.
 ///
 /// # Errors
 /// As [`examine`]; [`ErrorKind::System`](seekless_images::ErrorKind) after the request.
-pub fn examine_until(path: &Path, place: &Place, stop: &Stop) -> Result<Examined, Error> {
+pub fn examine_until(
+    path: &Path,
+    place: &Place,
+    journal: Option<&Path>,
+    stop: &Stop,
+) -> Result<Examined, Error> {
     stop.while_reading(path.display(), || {
         let device = stop.device(seekless_images::device(path, place)?);
-        examine_device(path, device, Mode::Check, &[])
+        examine_device(path, device, Mode::Check, &[], journal)
     })
 }
 
@@ -95,8 +102,13 @@ fn examine_device(
     device: Arc<dyn BlockDevice>,
     mode: Mode,
     arguments: &[Argument],
+    journal: Option<&Path>,
 ) -> Result<Examined, Error> {
     let format = to_check(device.as_ref());
+    if journal.is_some() && !format.is(&EXT) {
+        let what = format!("{}: only ext images have a journal on another device", path.display());
+        return Err(Error::usage(what));
+    }
     for argument in arguments {
         let name = argument.name();
         let Some(parameter) = format.repair_parameter(name) else {
@@ -124,7 +136,8 @@ fn examine_device(
         }
     };
     if format.is(&EXT)
-        && let Some(journal) = journal_device::open(path, device.as_ref(), None, mode)?
+        && let Some(journal) =
+            journal_device::open(path, device.as_ref(), journal, mode, mode == Mode::Preen)?
     {
         let options = CheckOptions { journal: Some(journal), ..CheckOptions::default() };
         return fsck::examine(&device, mode, &options).map_err(about);
@@ -154,7 +167,7 @@ const SNAPSHOT: &str = "fsck_snapshot";
 /// As [`Temporary::take`], so [`ErrorKind::System`](seekless_images::ErrorKind) while another one is
 /// under way; as [`examine`].
 pub fn examine_mounted(mount: &Path) -> Result<Examined, Error> {
-    through_snapshot(mount, |path| examine(path, &Place::default(), Mode::Check, &[]))
+    through_snapshot(mount, |path| examine(path, &Place::default(), Mode::Check, &[], None))
 }
 
 /// Checks a mounted volume as [`examine_mounted`] does, and releases lost files, links, inodes and

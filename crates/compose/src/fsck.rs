@@ -26,7 +26,9 @@ pub struct Request {
     pub is_journal_only: bool,
     /// The device of the journal, for a volume that has it on another one; not opened for others.
     /// Without it, the device with the journal's UUID is taken for a volume that is a block device,
-    /// if there is one; [`Mode::Preen`] refuses a volume without its journal.
+    /// if there is one. A volume without its journal is refused in [`Mode::Preen`], where nobody looks
+    /// at the result and the kernel does not mount the volume, and, as by e2fsck, where there is a
+    /// [present time](Self::now).
     pub journal: Option<PathBuf>,
     /// The file, which must not exist, that gets the blocks which are overwritten.
     pub undo: Option<PathBuf>,
@@ -101,7 +103,8 @@ pub fn fsck(
     // The kernel replayed the journal of a root that it has mounted, and has its device.
     if !request.is_root || request.journal.is_some() {
         let given = request.journal.as_deref();
-        options.journal = journal_device::open(path, raw.as_ref(), given, request.mode)?;
+        let is_needed = request.mode == Mode::Preen || request.now.is_some();
+        options.journal = journal_device::open(path, raw.as_ref(), given, request.mode, is_needed)?;
     }
     let undo = match &request.undo {
         Some(file) if is_written => Some(save_in(file, &raw, request, &about)?),

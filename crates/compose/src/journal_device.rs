@@ -17,13 +17,14 @@ use std::sync::Arc;
 /// `None` for other volumes, and where there is no such device.
 ///
 /// # Errors
-/// [`ErrorKind::Unsupported`](seekless_images::ErrorKind) where there is none in [`Mode::Preen`]: nobody
-/// looks at its result, and the kernel does not mount the volume. Errors of the devices.
+/// [`ErrorKind::Unsupported`](seekless_images::ErrorKind) where there is none and it `is_needed`. Errors
+/// of the devices.
 pub(crate) fn open(
     path: &Path,
     volume: &dyn BlockDevice,
     given: Option<&Path>,
     mode: Mode,
+    is_needed: bool,
 ) -> Result<Option<Arc<dyn BlockDevice>>, Error> {
     let about = |error| Error::from(error).about(path.display());
     let Some(uuid) = JournalUuid::of(volume).map_err(about)? else { return Ok(None) };
@@ -32,7 +33,7 @@ pub(crate) fn open(
     match (found, mode) {
         (Some(journal), Mode::Check) => device_in_use(&journal, &Place::default()).map(Some),
         (Some(journal), _) => device_locked(&journal, &Place::default()).map(Some),
-        (None, Mode::Preen) => Err(about(uuid.missing("the journal"))),
+        (None, _) if is_needed => Err(about(uuid.missing("the journal"))),
         (None, _) => Ok(None),
     }
 }

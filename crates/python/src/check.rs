@@ -9,15 +9,17 @@ use seekless::{Check, Class, Outcome, Stop};
 use serde::Serialize;
 
 /// Checks an image as fsck does, and changes nothing, unless `preen` (`fsck -p`) repairs errors that a
-/// crash may leave, or `repair` (`fsck -y`) all.
+/// crash may leave, or `repair` (`fsck -y`) all. `journal` is the journal of an ext volume that has it
+/// on another device (`fsck.ext4 -j`).
 ///
 /// A repair is completed before KeyboardInterrupt is raised.
 #[pyfunction]
-#[pyo3(signature = (image, *, partition=None, preen=false, repair=false))]
+#[pyo3(signature = (image, *, partition=None, journal=None, preen=false, repair=false))]
 pub(crate) fn check(
     py: Python<'_>,
     image: AnyPath,
     partition: Option<String>,
+    journal: Option<AnyPath>,
     preen: bool,
     repair: bool,
 ) -> PyResult<Checked> {
@@ -25,6 +27,9 @@ pub(crate) fn check(
     let mut check = Check::of(image).stop(stop.clone());
     if let Some(partition) = partition {
         check = check.partition(partition);
+    }
+    if let Some(journal) = journal {
+        check = check.journal(journal);
     }
     let checked = match (preen, repair) {
         (false, false) => work::run(py, Interrupted::Stops(stop), move || check.run()),

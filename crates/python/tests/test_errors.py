@@ -133,6 +133,33 @@ def test_checks_and_repairs(path: Path, tmp_path: Path) -> None:
         sk.check(other, preen=True, repair=True)
 
 
+def test_a_journal_on_another_device(tree: Path, tmp_path: Path) -> None:
+    """What waits in it is written by a repair that has it."""
+    volume, journal, block = (tmp_path / name for name in ("volume.img", "journal.img", "block"))
+    uuid = "11111111-2222-3333-4444-66666666abce"
+    judge("mke2fs", "-q", "-O", "journal_dev", "-b", "1024", "-U", uuid, journal, "2M")
+    judge("mke2fs", "-q", "-t", "ext4", "-O", "^has_journal", "-b", "1024", volume, "4M")
+    block.write_bytes(bytes([7]) * 1024)
+    changes = tmp_path / "changes"
+    changes.write_text(
+        f"feature has_journal\nssv journal_uuid {uuid}\njo -f {journal}\njw -b 3000 {block}\njc\n"
+        "feature needs_recovery\n"
+    )
+    judge("debugfs", "-w", "-f", changes, volume)
+    before = volume.read_bytes(), journal.read_bytes()
+    with pytest.raises(sk.UnsupportedError, match=uuid):
+        sk.check(volume, preen=True)
+    sk.build(tree, tmp_path / "x.ufs", format="ufs2", size=32 << 20)
+    with pytest.raises(sk.UsageError):
+        sk.check(tmp_path / "x.ufs", journal=journal)
+    sk.check(volume, journal=journal)
+    assert (volume.read_bytes(), journal.read_bytes()) == before
+    assert sk.check(volume, journal=journal, repair=True).outcome == "corrected"
+    assert volume.read_bytes()[3000 << 10 : 3001 << 10] == block.read_bytes()
+    assert sk.check(volume, journal=journal).is_clean()
+    assert judge("e2fsck", "-fn", "-j", journal, volume).returncode == 0
+
+
 def test_a_length_is_not_believed(path: Path, tmp_path: Path) -> None:
     other = tmp_path / "x.img"
     other.write_bytes(path.read_bytes())

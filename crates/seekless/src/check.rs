@@ -35,6 +35,7 @@ use std::path::{Path, PathBuf};
 pub struct Check {
     path: PathBuf,
     place: Where,
+    journal: Option<PathBuf>,
     stop: Stop,
 }
 
@@ -158,13 +159,30 @@ impl Check {
     /// A check of an image file or block device, or [in the background](Self::background) of a
     /// mounted volume, whose directory is given.
     pub fn of(path: impl AsRef<Path>) -> Self {
-        Self { path: path.as_ref().to_path_buf(), place: Where::default(), stop: Stop::new() }
+        let (path, place) = (path.as_ref().to_path_buf(), Where::default());
+        Self { path, place, journal: None, stop: Stop::new() }
     }
 
     /// The partition that is meant, as in [`Open::partition`](crate::Open::partition).
     #[must_use]
     pub fn partition(mut self, partition: impl Into<String>) -> Self {
         self.place.partition = Some(partition.into());
+        self
+    }
+
+    /// The journal of an ext volume that has it on another device, as `fsck.ext4 -j`. That of a block
+    /// device is found by its UUID without this. [`Check::run`] replays it in memory; a repair writes
+    /// to both devices. Without it, [`Check::preen`] refuses such a volume.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), seekless::Error> {
+    /// let checked = seekless::Check::of("volume.img").journal("journal.img").run()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn journal(mut self, journal: impl AsRef<Path>) -> Self {
+        self.journal = Some(journal.as_ref().to_path_buf());
         self
     }
 
@@ -195,11 +213,17 @@ impl Check {
     /// Checks the image, and changes nothing.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`](crate::ErrorKind) for other files,
-    /// [`ErrorKind::Corrupt`](crate::ErrorKind) where not even a superblock can be read,
+    /// [`ErrorKind::Usage`](crate::ErrorKind) for a [journal](Self::journal) of another format,
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind) for other files, and a journal that is not the
+    /// volume's, [`ErrorKind::Corrupt`](crate::ErrorKind) where not even a superblock can be read,
     /// [`ErrorKind::System`](crate::ErrorKind), also where it was stopped.
     pub fn run(&self) -> Result<Checked, Error> {
-        Ok(Checked::from(examine_until(&self.path, &self.place, &self.stop)?))
+        Ok(Checked::from(examine_until(
+            &self.path,
+            &self.place,
+            self.journal.as_deref(),
+            &self.stop,
+        )?))
     }
 
     /// Checks a UFS volume that seekless has mounted for changes, as it is at this moment, while
@@ -244,7 +268,7 @@ impl Check {
     }
 
     fn examine(&self, mode: Mode) -> Result<Checked, Error> {
-        Ok(Checked::from(examine(&self.path, &self.place, mode, &[])?))
+        Ok(Checked::from(examine(&self.path, &self.place, mode, &[], self.journal.as_deref())?))
     }
 }
 

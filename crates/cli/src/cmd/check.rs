@@ -133,7 +133,7 @@ fn checked(args: &CheckArgs, global: &Global) -> Result<u8, Failure> {
         }
     } else if args.ext.is_empty() {
         let arguments: Vec<Argument> = args.lost.map(Lost::argument).into_iter().collect();
-        examine(image, &place, mode, &arguments)?
+        examine(image, &place, mode, &arguments, None)?
     } else {
         let request = args.ext.request(image, &place, mode, None)?;
         let fscked = fsck(image, &place, &request, &|_| {})?;

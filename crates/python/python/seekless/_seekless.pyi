@@ -508,6 +508,7 @@ def check(
     image: _Path,
     *,
     partition: Optional[str] = None,
+    journal: Optional[_Path] = None,
     preen: bool = False,
     repair: bool = False,
 ) -> Checked: ...

@@ -123,7 +123,7 @@ pub(super) fn run(args: &Dosfsck) -> Result<u8, Failure> {
         }
     }
     let lost = args.salvage.then(|| Argument::new("lost", Some("keep")));
-    let examined = examine(device, &place, mode, lost.as_slice())?;
+    let examined = examine(device, &place, mode, lost.as_slice(), None)?;
     for finding in &examined.report.findings {
         let code = if args.verbose { format!(" [{}]", finding.code()) } else { String::new() };
         let done = if finding.repaired { "  Repaired." } else { "" };
