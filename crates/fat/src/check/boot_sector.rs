@@ -22,6 +22,9 @@ const USUAL_INFO: u16 = 1;
 /// Values of `BPB_FSInfo` and `BPB_BkBootSec` for no such sector.
 const NONE: [u16; 2] = [0, 0xFFFF];
 
+/// A usable copy of the boot sector, and its bytes.
+type Copied = (Boot, [u8; BOOT_SIZE]);
+
 /// A boot sector, and how it differs from the one at the start of the device.
 pub(super) struct BootSector {
     pub(super) boot: Boot,
@@ -31,35 +34,39 @@ pub(super) struct BootSector {
 }
 
 impl BootSector {
-    /// Finds it.
+    /// Reads the boot sector, and its copy in the usual place.
     ///
     /// # Errors
     /// [`FsError::Corrupt`] and [`FsError::Unsupported`] of the boot sector at the start when there
     /// is no usable copy; [`FsError::Device`].
     pub(super) fn find(device: &dyn BlockDevice) -> Result<Self, FsError> {
-        let bytes = Boot::bytes(device)?;
+        let (bytes, copy) = (Boot::bytes(device)?, usual_copy(device));
         let mut this = match Boot::parse(&bytes, device.len().get()) {
             Ok(boot) => Self { boot, bytes, found: Vec::new() },
             Err(error @ (FsError::Corrupt { .. } | FsError::Unsupported(_))) => {
-                let Some((boot, bytes)) = usual_copy(device) else { return Err(error) };
+                let Some((boot, bytes)) = copy.clone() else { return Err(error) };
                 let what = "it is not usable; its copy is".to_string();
                 Self { boot, bytes, found: vec![(problems::BOOT_UNUSABLE, what)] }
             }
             Err(other) => return Err(other),
         };
-        this.count_fats(device)?;
+        this.count_fats(device, copy.as_ref())?;
         if this.boot.width == Width::Fat32 {
-            this.find_copy(device);
-            this.find_info(device)?;
+            this.find_copy(device, copy.as_ref());
+            this.find_info(device, copy.as_ref())?;
         }
         Ok(this)
     }
 
     /// Compares the number of FATs with those that are there: a wrong number would move all
     /// clusters. FAT32 volumes with the same number in the copy have that one.
-    fn count_fats(&mut self, device: &dyn BlockDevice) -> Result<(), FsError> {
+    fn count_fats(
+        &mut self,
+        device: &dyn BlockDevice,
+        copy: Option<&Copied>,
+    ) -> Result<(), FsError> {
         let boot = &self.boot;
-        let is_copied = usual_copy(device).is_some_and(|(copied, _)| copied.fats == boot.fats);
+        let is_copied = copy.is_some_and(|(copied, _)| copied.fats == boot.fats);
         if (boot.is_fat32() && is_copied) || !begins_as_fat(device, boot, 0)? {
             return Ok(());
         }
@@ -87,12 +94,12 @@ impl BootSector {
     }
 
     /// Where the boot sector names another sector than that of its copy.
-    fn find_copy(&mut self, device: &dyn BlockDevice) {
+    fn find_copy(&mut self, device: &dyn BlockDevice, copy: Option<&Copied>) {
         let named = self.fields().BPB_BkBootSec.get();
         if named == USUAL_COPY {
             return;
         }
-        let Some((copied, mut copy)) = usual_copy(device) else { return };
+        let Some((copied, copy)) = copy else { return };
         let is_boot = |sector: u32| {
             let mut bytes = [0; BOOT_SIZE];
             device.read_bytes(copied.byte_of(BlockNo::new(sector.into())), &mut bytes).is_ok()
@@ -101,7 +108,7 @@ impl BootSector {
         let field = BPB32_AT + offset_of!(Bpb32, BPB_BkBootSec);
         if NONE.contains(&named) {
             // There may be none; a copy that was left there differs in other fields too.
-            let mut bytes = self.bytes;
+            let (mut bytes, mut copy) = (self.bytes, *copy);
             for bytes in [&mut bytes, &mut copy] {
                 put(bytes, field, &[0, 0]);
                 put(bytes, STATE32_AT, &[0]);
@@ -117,7 +124,11 @@ impl BootSector {
     }
 
     /// Where the boot sector names another sector than that of the counts.
-    fn find_info(&mut self, device: &dyn BlockDevice) -> Result<(), FsError> {
+    fn find_info(
+        &mut self,
+        device: &dyn BlockDevice,
+        copy: Option<&Copied>,
+    ) -> Result<(), FsError> {
         let named = self.fields().BPB_FSInfo.get();
         if NONE.contains(&named) {
             return Ok(());
@@ -134,8 +145,8 @@ impl BootSector {
         if is_info(named)? {
             return Ok(());
         }
-        let copied = usual_copy(device)
-            .and_then(|(_, copy)| parse::<Bpb32>(&copy, BPB32_AT))
+        let copied = copy
+            .and_then(|(_, copy)| parse::<Bpb32>(copy, BPB32_AT))
             .map_or(USUAL_INFO, |copy| copy.BPB_FSInfo.get());
         let mut there = None;
         for sector in [copied, USUAL_INFO] {
@@ -215,7 +226,7 @@ pub(super) fn is_signed(info: &FsInfo) -> bool {
 }
 
 /// A usable copy of the boot sector in its usual place, by any length of sectors.
-fn usual_copy(device: &dyn BlockDevice) -> Option<(Boot, [u8; BOOT_SIZE])> {
+fn usual_copy(device: &dyn BlockDevice) -> Option<Copied> {
     [512u64, 1024, 2048, 4096].into_iter().find_map(|sector| {
         let mut bytes = [0; BOOT_SIZE];
         device.read_bytes(ByteLen::new(u64::from(USUAL_COPY) * sector), &mut bytes).ok()?;
