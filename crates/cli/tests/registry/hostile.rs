@@ -4,12 +4,12 @@ use crate::gzip;
 use crate::judges::{failure, text};
 use crate::server::{Answer, Request, Server};
 use crate::workshop::{Workshop, digest};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::path::Path;
 use std::process::Stdio;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -309,6 +309,34 @@ fn tokens_are_fetched_and_kept_to_their_server() {
     });
     let (code, message) = listed(&shop, &odd.host).unwrap_err();
     assert!(code == 4 && message.contains("another kind") && message.contains("Negotiate"));
+}
+
+/// A token lives for minutes, and the layers of an image may take longer.
+#[test]
+fn a_token_that_has_expired_is_fetched_again() {
+    let shop = Workshop::new("registry-expired");
+    let own = Sample::new(&shop);
+    let tokens = AtomicUsize::new(0);
+    let used = Mutex::new(BTreeSet::new());
+    let server = Server::new(move |request, host| {
+        if request.path.starts_with("/token") {
+            let number = tokens.fetch_add(1, Ordering::Relaxed);
+            let token = format!(r#"{{"token":"t{number}"}}"#);
+            return Answer::ok("application/json", token.as_bytes());
+        }
+        // Each is good for one request.
+        let token = request.authorization.clone();
+        if token.is_some_and(|token| used.lock().expect("no panic").insert(token)) {
+            return own.honest(request);
+        }
+        let challenge = format!("Bearer realm=\"http://{host}/token\"");
+        Answer::Is(401, vec![("WWW-Authenticate", challenge)], Vec::new())
+    });
+    listed(&shop, &server.host).expect("a whole image");
+    let requests = server.requests();
+    let granted = requests.iter().filter(|request| request.path.starts_with("/token")).count();
+    let answered = requests.iter().filter(|request| request.path.starts_with("/v2/")).count();
+    assert!(granted > 1 && answered == 2 * granted, "{granted} tokens, {answered} requests");
 }
 
 /// Writes a file of credentials for a host: `reader` and `wrong`.

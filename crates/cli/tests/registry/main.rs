@@ -5,6 +5,7 @@ mod hostile;
 #[path = "../judges/mod.rs"]
 mod judges;
 mod server;
+mod tokens;
 #[allow(dead_code, reason = "archives are made by other tests")]
 #[path = "../compose/workshop.rs"]
 mod workshop;
@@ -27,20 +28,41 @@ struct Registry {
     process: Child,
 }
 
+/// Those whom a registry lets in.
+enum Protection<'a> {
+    /// Everybody.
+    None,
+    /// Users with passwords.
+    Passwords,
+    /// Over TLS, with tokens of the server at a port of this machine.
+    Tokens(&'a str),
+}
+
 impl Registry {
-    fn start(shop: &Workshop, has_users: bool) -> Self {
+    fn start(shop: &Workshop, protection: Protection<'_>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
         let host = listener.local_addr().expect("address").to_string();
         drop(listener);
         let dir = shop.scratch.path().display();
-        let mut config = format!(
-            "version: 0.1\nlog: {{level: error}}\nhttp: {{addr: '{host}'}}\n\
-             storage: {{filesystem: {{rootdirectory: '{dir}/store'}}}}\n"
+        let (tls, access) = match protection {
+            Protection::None => (String::new(), String::new()),
+            Protection::Passwords => {
+                fs::write(shop.scratch.join("users"), format!("{USERS}\n")).expect("write");
+                let access = format!("auth: {{htpasswd: {{realm: here, path: '{dir}/users'}}}}\n");
+                (String::new(), access)
+            }
+            Protection::Tokens(port) => (
+                format!(", tls: {{certificate: '{dir}/server.crt', key: '{dir}/server.key'}}"),
+                format!(
+                    "auth: {{token: {{realm: 'https://127.0.0.1:{port}/token', service: here, \
+                     issuer: tests, rootcertbundle: '{dir}/tokens.crt'}}}}\n"
+                ),
+            ),
+        };
+        let config = format!(
+            "version: 0.1\nlog: {{level: error}}\nhttp: {{addr: '{host}'{tls}}}\n\
+             storage: {{filesystem: {{rootdirectory: '{dir}/store'}}}}\n{access}"
         );
-        if has_users {
-            fs::write(shop.scratch.join("users"), format!("{USERS}\n")).expect("write");
-            config += &format!("auth: {{htpasswd: {{realm: here, path: '{dir}/users'}}}}\n");
-        }
         let path = shop.scratch.join("registry.yml");
         fs::write(&path, config).expect("write");
         let process = Command::new("docker-registry")
@@ -126,7 +148,7 @@ fn an_image_is_that_which_skopeo_fetches() {
     }
     let shop = Workshop::new("registry");
     image_of_two_layers(&shop);
-    let registry = Registry::start(&shop, false);
+    let registry = Registry::start(&shop, Protection::None);
     let mut digests = Vec::new();
     for (name, options) in [("oci", &[][..]), ("docker", &["--format", "v2s2"])] {
         registry.push(&shop, "two", &format!("some/{name}:x"), options);
@@ -218,7 +240,7 @@ fn a_platform_is_chosen_from_an_index() {
         shop.blob("application/vnd.oci.image.index.v1+json", index.to_string().as_bytes());
     root["annotations"] = serde_json::json!({ "org.opencontainers.image.ref.name": "both" });
     shop.layout(&[root]);
-    let registry = Registry::start(&shop, false);
+    let registry = Registry::start(&shop, Protection::None);
     registry.push(&shop, "both", "both", &["--all"]);
     let source = registry.name("both");
     let digest = |contents: &str| workshop::digest(contents.as_bytes());
@@ -241,7 +263,7 @@ fn credentials_are_those_of_skopeo_and_docker() {
     }
     let shop = Workshop::new("registry-users");
     image_of_two_layers(&shop);
-    let registry = Registry::start(&shop, true);
+    let registry = Registry::start(&shop, Protection::Passwords);
     registry.push(&shop, "two", "own/image", &["--dest-creds=reader:secret"]);
     let source = registry.name("own/image");
     let (code, message) = failure(&shop.seekless(&["manifest", &source]));
