@@ -24,7 +24,7 @@ const OLD_DESC_SIZE: u16 = 32;
 /// Bytes of a group descriptor with the 64bit feature, at least.
 const MIN_DESC_SIZE_64BIT: u16 = 64;
 /// The largest descriptor that the kernel accepts.
-const MAX_DESC_SIZE: u16 = 1024;
+pub(crate) const MAX_DESC_SIZE: u16 = 1024;
 /// The most inodes: groups have multiples of eight (mke2fs), so that the numbers behind the last
 /// inode fit in 32 bits too.
 const MOST_INODES: u64 = (1 << 32) - 8;

@@ -7,6 +7,7 @@ use crate::ondisk::{
     CHECKSUM_CRC32C, INODE_CORE_SIZE, OWN_FILE_MODE, compat, flags, incompat, ro_compat, special,
 };
 use crate::quota;
+use crate::superblock::MAX_DESC_SIZE;
 use seekless_fs::{FileKind, Location};
 use seekless_units::Ino;
 use zerocopy::little_endian::{U16, U32};
@@ -59,7 +60,12 @@ impl Checker {
                 first_meta,
                 has_meta && first_meta > u64::from(sb.descriptor_blocks()),
             ),
-            ("s_desc_size", desc_size, desc_size != 0 && !desc_size.is_power_of_two()),
+            (
+                "s_desc_size",
+                desc_size,
+                desc_size > MAX_DESC_SIZE.into()
+                    || (desc_size != 0 && !desc_size.is_power_of_two()),
+            ),
             (
                 "s_journal_inum",
                 journal,

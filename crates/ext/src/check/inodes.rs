@@ -459,18 +459,22 @@ impl InodePass<'_> {
         if kind == FileKind::Symlink {
             self.target(inode, &map)?;
         }
-        let is_large = kind == FileKind::Regular && inode.len > MOST_OF_SMALL;
-        if is_large
-            && !self.checker.sb().has_ro_compat(ro_compat::LARGE_FILE)
-            && !self.checker.has_large
-        {
-            self.checker.has_large = true;
-            let what = format!("{} bytes long, without the large_file feature", inode.len);
-            self.checker.found(problems::SUPERBLOCK_LARGE_FILE, what, at);
-            self.checker.fix(Stage::Inodes, Fix::LargeFile);
+        if kind == FileKind::Regular {
+            self.large(inode);
         }
         self.sectors(inode, claims.clusters, attributes);
         Ok(false)
+    }
+
+    /// The feature that a file of this length needs.
+    pub(super) fn large(&mut self, inode: &Inode) {
+        let has_feature = self.checker.sb().has_ro_compat(ro_compat::LARGE_FILE);
+        if inode.len > MOST_OF_SMALL && !has_feature && !self.checker.has_large {
+            self.checker.has_large = true;
+            let what = format!("{} bytes long, without the large_file feature", inode.len);
+            self.checker.found(problems::SUPERBLOCK_LARGE_FILE, what, place(inode.ino));
+            self.checker.fix(Stage::Inodes, Fix::LargeFile);
+        }
     }
 
     pub(super) fn claim(&mut self, run: Extent, claims: &mut Claims) {

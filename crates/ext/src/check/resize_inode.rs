@@ -60,6 +60,7 @@ pub(super) fn check_resize_inode(pass: &mut InodePass<'_>, inode: &Inode) -> Res
             pass.checker.report.set_values(inode.len, end);
             pass.checker.fix(Stage::Inodes, Fix::Length(inode.ino, end));
         }
+        pass.large(inode);
     }
     Ok(false)
 }

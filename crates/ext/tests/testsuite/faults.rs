@@ -446,6 +446,36 @@ fn damage_of_multiple_mount_protection_is_named() {
     }
 }
 
+/// e2fsck gives up at it, and takes no copy of the superblock by itself.
+#[test]
+fn an_unused_size_of_descriptors_is_cleared() {
+    if !there() {
+        return;
+    }
+    let base = Base::new("size", &["-t", "ext3", "-O", "^has_journal"]);
+    for size in ["ssv desc_size 2048", "ssv desc_size 0x4000", "ssv desc_size 48"] {
+        let path = base.damaged(&Debugfs(size));
+        let image = path.to_str().expect("path");
+        assert_eq!(run("e2fsck", &["-fn", image]).status.code(), Some(8), "{size}");
+        let codes: Vec<&str> = check(&path).findings.iter().map(|it| it.code()).collect();
+        assert_eq!(codes, ["superblock.fields"], "{size}");
+        let device = Arc::new(FileDevice::open_locked(&path).expect("open"));
+        seekless_ext::repair(device).expect("repair");
+        assert_eq!(run("e2fsck", &["-fn", image]).status.code(), Some(0), "{size}");
+    }
+}
+
+/// The resize inode is longer than 2 GiB where blocks have 4 KiB.
+#[test]
+fn the_resize_inode_is_a_large_file() {
+    if !there() {
+        return;
+    }
+    let base =
+        Base::new("large", &["-b", "4096", "-t", "ext4", "-O", "^has_journal,^metadata_csum"]);
+    judge(&base, &[("superblock.large-file", Debugfs("feature -large_file"))]);
+}
+
 /// Copies of a superblock of revision 0 have no number of a group.
 #[test]
 fn a_copy_of_the_first_revision_is_found() {
