@@ -16,6 +16,8 @@ use zerocopy::{FromBytes, IntoBytes};
 
 /// Bytes in a block of a quota file.
 pub(crate) const BLOCK: u64 = 1024;
+/// The longest file that e2fsprogs reads, in bytes (`v2_init_io`).
+const LONGEST: u64 = 1 << 31;
 /// The tree's root.
 pub(crate) const ROOT: u64 = 1;
 /// Levels above the leaves.
@@ -49,6 +51,23 @@ pub(crate) fn charge(counted: &mut UsageByKind, inode: &Inode, used: Usage) {
         usage.space = usage.space.saturating_add(used.space);
         usage.inodes += used.inodes;
     }
+}
+
+/// The usage without a part of it.
+pub(crate) fn without(
+    usage: &BTreeMap<u32, Usage>,
+    part: &BTreeMap<u32, Usage>,
+) -> BTreeMap<u32, Usage> {
+    let mut rest = usage.clone();
+    for (id, part) in part {
+        if let Some(usage) = rest.get_mut(id) {
+            // The sum ends at the largest number, see `charge`.
+            usage.space = usage.space.saturating_sub(part.space);
+            usage.inodes -= part.inodes;
+        }
+    }
+    rest.retain(|_, usage| *usage != Usage::default());
+    rest
 }
 
 /// The user, the group and the project of an inode.
@@ -133,6 +152,9 @@ fn read(volume: &Volume, inode: &Inode, kind: usize) -> Result<QuotaContents, Fs
     let magic = head.dqh_magic.get();
     if MAGICS.get(kind) != Some(&magic) {
         return Err(FsError::corrupt(Corruption::Magic { found: u64::from(magic) }, place));
+    }
+    if inode.len > LONGEST {
+        return Err(range("i_size", inode.len, LONGEST + 1, place));
     }
     let blocks = u64::from(head.dqi_blocks.get());
     let rules = [

@@ -194,7 +194,7 @@ pub(crate) enum AttributeFault {
     Collision,
     /// One has a wrong hash.
     Hash,
-    /// One has no name space (e2fsck, `PR_1_EA_BAD_NAME`).
+    /// One in a block has no name space (e2fsck, `PR_1_EA_BAD_NAME`).
     Name,
 }
 
@@ -388,7 +388,8 @@ impl<'a> AttributeReader<'a> {
     ) -> Result<Option<(AttributeFault, Location)>, FsError> {
         let judge = |stored: &[StoredAttribute<'_>], is_inner: bool| {
             let first = stored.first()?;
-            if let Some(bad) = stored.iter().find(|it| it.name_index == 0) {
+            // Inside an inode the kernel and e2fsck pass over it.
+            if let Some(bad) = stored.iter().find(|it| it.name_index == 0 && !is_inner) {
                 return Some((AttributeFault::Name, bad.place));
             }
             if collides(stored) {

@@ -97,12 +97,17 @@ fn place() -> Location {
     Location::of("boot sector").in_block(BlockNo::ZERO)
 }
 
+/// Whether a byte is that of a medium: of a removable disk, of a fixed one, or of a floppy.
+pub(crate) fn is_medium(byte: u8) -> bool {
+    byte == 0xF0 || byte >= 0xF8
+}
+
 /// Field values that only a FAT volume has in this combination: a boot sector without them is
 /// something else, one with them that is inconsistent is damaged.
 fn looks_like(bytes: &[u8], bpb: &Bpb) -> bool {
     let jump = matches!(bpb.BS_jmpBoot, [0xEB, _, _] | [0xE9, _, _]);
     let signed = slice(bytes, SIGNATURE_AT, 2) == Some(&SIGNATURE[..]);
-    let media = bpb.BPB_Media == 0xF0 || bpb.BPB_Media >= 0xF8;
+    let media = is_medium(bpb.BPB_Media);
     let fats = (1..=4).contains(&bpb.BPB_NumFATs);
     jump && signed && media && fats && SECTORS.contains(&u32::from(bpb.BPB_BytsPerSec.get()))
 }

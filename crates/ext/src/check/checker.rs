@@ -77,6 +77,8 @@ pub(super) struct Checker {
     pub(super) values: HashMap<Ino, u64>,
     /// The space and the inodes that users, groups and projects use, with the quota feature.
     pub(super) usage: UsageByKind,
+    /// The part of it that e2fsck does not count.
+    pub(super) uncounted_usage: UsageByKind,
     /// How often clusters may still be shared, with `shared_blocks`.
     pub(super) shares_left: u64,
     /// How often clusters may still belong to something else besides.
@@ -134,6 +136,7 @@ impl Checker {
             shared: HashMap::new(),
             values: HashMap::new(),
             usage: UsageByKind::default(),
+            uncounted_usage: UsageByKind::default(),
             shares_left: wide(clusters) * MOST_SHARES,
             conflicts_left: wide(clusters) * MOST_CONFLICTS,
             cut_short: BTreeSet::new(),

@@ -7,7 +7,7 @@ use super::inodes::{has_target_inside, place};
 use super::problems;
 use crate::extent;
 use crate::inode::Inode;
-use crate::ondisk::{InodeCore, compat, flags, incompat, ro_compat};
+use crate::ondisk::{InodeCore, compat, flags, incompat, ro_compat, special};
 use crate::superblock::Super;
 use crate::xattr::inline_value;
 use seekless_fs::FileKind;
@@ -116,8 +116,11 @@ impl InodePass<'_> {
         let blocks_high = !sb.has_ro_compat(ro_compat::HUGE_FILE) && core.i_blocks_high.get() != 0;
         let acl_high = !sb.has_incompat(incompat::BIT64) && core.i_file_acl_high.get() != 0;
         let high = blocks_high || acl_high;
-        // e2fsck looks at it when it meets a name, which an inode with a value does not have.
-        let address = core.i_obso_faddr.get() != 0 && bits & flags::EA_INODE == 0;
+        // e2fsck looks at it when it meets a name, which these do not have.
+        let is_nameless = bits & flags::EA_INODE != 0
+            || inode.ino.get() == special::RESIZE
+            || sb.own_file(inode.ino).is_some();
+        let address = core.i_obso_faddr.get() != 0 && !is_nameless;
         let foreign = has_map && wrong & flags::EXTENTS != 0 && extent::is_root(&core.i_block.0);
         if wrong != 0 {
             let what = format!("flags {wrong:#x}, which it may not have");

@@ -722,6 +722,11 @@ impl InodePass<'_> {
             let space = clusters * u64::from(sb.block_size) * u64::from(sb.cluster_ratio);
             let used = Usage { space, inodes: 1 + values };
             quota::charge(&mut self.checker.usage, inode, used);
+            // `e2fsck_pass1` passes over the target of a symlink with inline data, and over the
+            // inode with it. The kernel counts it.
+            if inode.kind() == Some(FileKind::Symlink) && inode.has_flag(flags::INLINE_DATA) {
+                quota::charge(&mut self.checker.uncounted_usage, inode, used);
+            }
         }
     }
 

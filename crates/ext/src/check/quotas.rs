@@ -39,9 +39,14 @@ impl QuotaPass<'_> {
                 self.checker.fix(Stage::Quotas, Fix::QuotaFile(ino));
                 continue;
             }
-            let Some(usage) = self.checker.usage.get(kind) else { continue };
+            let usage = self.checker.usage.get(kind).zip(self.checker.uncounted_usage.get(kind));
+            let Some((usage, uncounted)) = usage else { continue };
             let wrong = wrong_ids(&found, usage);
             if let Some((first, _)) = wrong.first() {
+                // e2fsck has written it.
+                if wrong_ids(&found, &quota::without(usage, uncounted)).is_empty() {
+                    continue;
+                }
                 let what = format!("the usage of {} ids is wrong, {first} first", wrong.len());
                 self.checker.found(problems::QUOTA_USAGE, what, place);
                 self.checker.fix(Stage::Quotas, Fix::QuotaFile(ino));

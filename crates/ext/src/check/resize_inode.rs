@@ -6,7 +6,7 @@ use super::inodes::{Claims, InodePass, max_len, place};
 use super::problems;
 use crate::indirect;
 use crate::inode::Inode;
-use crate::ondisk::compat;
+use crate::ondisk::{compat, flags};
 use seekless_fs::FsError;
 use seekless_fs::field::{index, le32};
 use seekless_units::{BlockNo, Extent, Ino};
@@ -77,7 +77,7 @@ fn resize_state(
     let size = u64::from(checker.sb().block_size);
     let numbers = inode.core.i_block.0.chunks_exact(4);
     let is_alone = numbers.filter(|number| number.iter().any(|&byte| byte != 0)).count() == 1;
-    if !is_alone || inode.core.i_flags.get() != 0 {
+    if !is_alone || inode.has_flag(flags::EXTENTS) {
         return Ok(None);
     }
     let Some(primaries) = numbers_in(checker, inode.ino, double)? else { return Ok(None) };

@@ -296,6 +296,7 @@ fn damage_without_checksums_is_named() {
                     "bmap -a /a/other 7; sif /a/other block[1] 1000; sif /a/file block[3] 1000",
                 ),
             ),
+            ("inode.length", Debugfs("sif /sub size 0x100000400")),
             ("inode.deletion-time", Debugfs("sif /a/file dtime 77777")),
             ("bitmap.blocks-free", Debugfs("freeb 20")),
             ("bitmap.blocks-leaked", Debugfs("setb 8900")),

@@ -7,7 +7,7 @@
 use crate::holes;
 use crate::skip;
 use seekless_device::FileDevice;
-use seekless_fs::check::Report;
+use seekless_fs::check::{Repaired, Report};
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -82,6 +82,11 @@ impl Scene {
 
 fn check(image: &str) -> Report {
     seekless_ext::check(Arc::new(FileDevice::open(Path::new(image)).expect("open"))).expect("check")
+}
+
+fn repair(image: &str) -> Repaired {
+    let device = FileDevice::open_locked(Path::new(image)).expect("open");
+    seekless_ext::repair(Arc::new(device)).expect("repair")
 }
 
 /// Both call it clean.
@@ -507,4 +512,83 @@ fn inodes_of_an_unusual_kind() {
     scene.debugfs(&image, "feature imagic_inodes; sif /a/other flags 0x2000; unlink /a/other");
     run("e2fsck", &["-fy", &image]);
     clean("an inode without a name", &image);
+}
+
+#[test]
+fn fields_that_nobody_reads_may_have_any_value() {
+    if !there() {
+        return;
+    }
+    let scene = Scene::new("unread");
+    let image =
+        scene.make("image", &["-t", "ext4", "-O", "quota,^metadata_csum", "-I", "256"], "9000");
+    // mke2fs does not count files of a tree.
+    run("e2fsck", &["-fy", &image]);
+    clean("as made", &image);
+    for commands in ["sif <8> faddr 5", "sif <3> faddr 5", "sif <7> faddr 5", "sif <7> flags 0x30"]
+    {
+        let copy = scene.path("copy");
+        fs::copy(&image, &copy).expect("copy");
+        scene.debugfs(&copy, commands);
+        clean(commands, &copy);
+    }
+}
+
+/// A bit of the name space is wrong: kernel and e2fsck pass over the attribute, and the others stay.
+#[test]
+fn attributes_in_an_inode_may_be_of_no_name_space() {
+    if !there() {
+        return;
+    }
+    let scene = Scene::new("namespace");
+    let image = scene.make("image", &["-t", "ext4", "-O", "^metadata_csum", "-I", "256"], "9000");
+    scene.debugfs(&image, "ea_set /a/file user.one 1111; ea_set /a/file user.two 2222");
+    let bytes = fs::read(&image).expect("read");
+    let at = bytes.windows(3).position(|name| name == b"one").expect("an attribute");
+    let index = at - 15;
+    assert_eq!(bytes[index], 1, "the index of user");
+    let file = fs::File::options().write(true).open(&image).expect("open");
+    file.write_all_at(&[0], index as u64).expect("write");
+    clean("index 0", &image);
+    assert!(repair(&image).report.findings.is_empty());
+    let left = scene.debugfs(&image, "ea_list /a/file");
+    assert!(left.contains("one (4) = \"1111\"") && left.contains("user.two"), "{left}");
+}
+
+/// e2fsck leaves out the inodes of symlinks with inline data when it counts for quotas; the kernel
+/// counts them.
+#[test]
+fn quotas_may_leave_out_symlinks_with_inline_data() {
+    if !there() {
+        return;
+    }
+    let scene = Scene::new("symlinks");
+    let target = "t".repeat(100);
+    std::os::unix::fs::symlink(target, scene.dir.join("tree/long")).expect("symlink");
+    let image = scene.make("image", &["-t", "ext4", "-O", "quota,inline_data"], "9000");
+    run("e2fsck", &["-fy", &image]);
+    clean("as e2fsck counts", &image);
+    // One less for the group alone is wrong in any case.
+    scene.debugfs(&image, "sif /a/file uid 1000");
+    let codes: Vec<&str> = check(&image).findings.iter().map(|found| found.code()).collect();
+    assert_eq!(codes, ["quota.usage"]);
+}
+
+/// e2fsck reads no quota file of more than 2 GiB.
+#[test]
+fn a_quota_file_that_is_too_long_is_written_again() {
+    if !there() {
+        return;
+    }
+    let scene = Scene::new("quota");
+    let image = scene.make("image", &["-t", "ext4", "-O", "quota,^metadata_csum"], "9000");
+    // mke2fs does not count files of a tree.
+    run("e2fsck", &["-fy", &image]);
+    clean("as made", &image);
+    scene.debugfs(&image, "sif <3> size 0x80001800");
+    assert!(!run("e2fsck", &["-fn", &image]).status.success());
+    let codes: Vec<&str> = check(&image).findings.iter().map(|found| found.code()).collect();
+    assert_eq!(codes, ["quota.unreadable"]);
+    repair(&image);
+    clean("written again", &image);
 }

@@ -2,7 +2,7 @@
 //! usable; or the one at the start with fields that the sectors they name contradict.
 
 use super::problems;
-use crate::boot::{Boot, Width};
+use crate::boot::{Boot, Width, is_medium};
 use crate::ondisk::{
     BOOT_SIZE, BPB32_AT, Bpb, Bpb32, FsInfo, INFO_LEAD, INFO_STRUCT, INFO_TRAIL, INFO32_AT,
 };
@@ -19,6 +19,8 @@ pub(super) const STATE32_AT: usize = INFO32_AT + 1;
 const USUAL_COPY: u16 = 6;
 /// The place of the counts there.
 const USUAL_INFO: u16 = 1;
+/// The medium's byte of disks that are not removed.
+const FIXED_DISK: u8 = 0xF8;
 /// Values of `BPB_FSInfo` and `BPB_BkBootSec` for no such sector.
 const NONE: [u16; 2] = [0, 0xFFFF];
 
@@ -50,12 +52,40 @@ impl BootSector {
             }
             Err(other) => return Err(other),
         };
+        this.mend_medium(device, copy.as_ref())?;
         this.count_fats(device, copy.as_ref())?;
         if this.boot.width == Width::Fat32 {
             this.find_copy(device, copy.as_ref());
             this.find_info(device, copy.as_ref())?;
         }
         Ok(this)
+    }
+
+    /// Compares the medium's byte with the copies of it, in the boot sector's copy and in the first
+    /// FAT: one that is none, or that both contradict, is replaced, rather than written to them.
+    fn mend_medium(
+        &mut self,
+        device: &dyn BlockDevice,
+        copy: Option<&Copied>,
+    ) -> Result<(), FsError> {
+        let boot = &self.boot;
+        let copied = copy.filter(|_| boot.is_fat32()).map(|(copied, _)| copied.media);
+        let copied = copied.filter(|&medium| is_medium(medium));
+        let mask = boot.width.mask();
+        let [medium, rest @ ..] = (first_entry(device, boot, 0)? & mask).to_le_bytes();
+        let [_, wanted @ ..] = mask.to_le_bytes();
+        let in_fat = (rest == wanted && is_medium(medium)).then_some(medium);
+        let medium = if is_medium(boot.media) {
+            in_fat.filter(|_| copied == in_fat).unwrap_or(boot.media)
+        } else {
+            copied.or(in_fat).unwrap_or(FIXED_DISK)
+        };
+        if medium != boot.media {
+            let what = format!("the medium's byte is {:#04x} instead of {medium:#04x}", boot.media);
+            let field = offset_of!(Bpb, BPB_Media);
+            self.change(device, field, &[medium], (problems::BOOT_MEDIUM, what));
+        }
+        Ok(())
     }
 
     /// Compares the number of FATs with those that are there: a wrong number would move all
@@ -191,12 +221,18 @@ impl BootSector {
     }
 }
 
-/// Whether the sectors of a FAT begin with the medium's byte and otherwise set bits.
-fn begins_as_fat(device: &dyn BlockDevice, boot: &Boot, number: u32) -> Result<bool, FsError> {
+/// The four bytes with which the sectors of a FAT begin: its first entry, and others behind it.
+fn first_entry(device: &dyn BlockDevice, boot: &Boot, number: u32) -> Result<u32, FsError> {
     let mut bytes = [0; 4];
     device.read_bytes(boot.byte_of(boot.fat_start(number)), &mut bytes)?;
+    Ok(u32::from_le_bytes(bytes))
+}
+
+/// Whether the sectors of a FAT begin with the medium's byte and otherwise set bits.
+fn begins_as_fat(device: &dyn BlockDevice, boot: &Boot, number: u32) -> Result<bool, FsError> {
     let mask = boot.width.mask();
-    Ok(u32::from_le_bytes(bytes) & mask == (mask & !0xFF) | u32::from(boot.media))
+    let wanted = (mask & !0xFF) | u32::from(boot.media);
+    Ok(first_entry(device, boot, number)? & mask == wanted)
 }
 
 /// Whether a sector of the first FAT, other than zeros, stands in the same place of another.

@@ -16,6 +16,12 @@ seekless_fs::problems! {
         question: Some("Correct the number of FATs?"),
         repair: "the number is corrected",
     }
+    BOOT_MEDIUM = {
+        code: "boot.medium", phase: 0, preen: Preen::Stops,
+        text: "the medium's byte in the boot sector is none, or not that of its copy and of the FAT",
+        question: Some("Correct the byte?"),
+        repair: "it becomes that of the copy, or else that of the first FAT, or else 0xF8",
+    }
     BOOT_SECTORS = {
         code: "boot.sectors", phase: 0, preen: Preen::Stops,
         text: "FAT32: the boot sector names another sector than that of its copy or of the counts",

@@ -67,6 +67,15 @@ pub(crate) fn all() -> Vec<Recipe> {
     add("the boot sector is of another version", NEW, &["boot.unusable"], false, true, |p| {
         p.put(42, &[1]);
     });
+    add("the boot sector has no medium", &[12, 16], &["boot.medium"], false, false, |p| {
+        p.put(21, &[7]);
+    });
+    add("the boot sector has no medium, its copy has", NEW, &["boot.medium"], false, true, |p| {
+        p.put(21, &[7]);
+    });
+    add("the boot sector alone has another medium", NEW, &["boot.medium"], false, true, |p| {
+        p.put(21, &[0xF0]);
+    });
     add("the boot sector counts three FATs", ALL, &["boot.fats"], false, true, |p| {
         p.put(16, &[3]);
     });
