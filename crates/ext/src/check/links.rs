@@ -4,7 +4,7 @@ use super::checker::Checker;
 use super::fix::{Fix, Stage};
 use super::problems;
 use super::seen::CheckedInode;
-use crate::ondisk::ro_compat;
+use crate::ondisk::{flags, ro_compat};
 use crate::xattr::value_count;
 use seekless_fs::{FileKind, FsError, Location};
 use seekless_units::Ino;
@@ -49,6 +49,12 @@ impl LinkPass<'_> {
             self.checker.unexpected(problems::INODE_UNREFERENCED, what, place);
         }
         self.shared_blocks();
+    }
+
+    /// Whether a directory is marked as one with an index.
+    fn has_index(&self, ino: Ino) -> bool {
+        let inode = self.checker.volume.inodes().read(ino);
+        inode.is_ok_and(|inode| inode.has_flag(flags::INDEX))
     }
 
     /// Gathers inodes without a name in `nameless` where not all names could be read.
@@ -98,6 +104,10 @@ impl LinkPass<'_> {
         }
         let many = (has_nlink && seen.names >= LINK_MAX) || is_over;
         if links == seen.names || (is_dir && many && links == 1) {
+            return;
+        }
+        // It had more subdirectories than can be counted: the count stays at 1 when they are removed.
+        if is_dir && links == 1 && self.has_index(ino) {
             return;
         }
         if links > seen.names && self.checker.may_have_more_names() {

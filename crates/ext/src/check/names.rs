@@ -293,7 +293,7 @@ impl NamePass<'_> {
                 let fix = match bad.before {
                     _ if bad.is_legible => Fix::Span(spot, bad.len),
                     // Too few bytes for an entry belong to the one before.
-                    Some(before) if usize::from(bad.len) < size_of::<DirEntryHead>() => {
+                    Some(before) if usize::from(bad.len) < SHORTEST => {
                         let len = bad.at - before + u64::from(bad.len);
                         let len = u16::try_from(len).unwrap_or(u16::MAX);
                         Fix::Span(Spot { dir, at: before }, len)

@@ -187,7 +187,10 @@ seekless_fs::problems! {
     }
     INODE_RESERVED = {
         code: "inode.reserved", phase: 1,
-        preen: Preen::Depends("for the journal and quotas, and for contents of one kept for these"),
+        preen: Preen::Depends(
+            "for the journal and quotas, for contents of one kept for these, and for the mode of \
+             one without a use",
+        ),
         text: "a reserved inode with an invalid mode, or with a length, blocks or flags that it \
                cannot have; one kept for a journal or quotas that the volume does not have, with \
                contents",

@@ -42,7 +42,9 @@ impl InodePass<'_> {
             self.checker.fix(Stage::Inodes, Fix::Clear(inode.ino));
             return Ok(false);
         }
-        let has_use = [special::BAD_BLOCKS, special::RESIZE].contains(&inode.ino.get())
+        let number = inode.ino.get();
+        let has_use = [special::BAD_BLOCKS, special::RESIZE, special::BOOT_LOADER]
+            .contains(&number)
             || self.checker.volume.sb.own_file(inode.ino).is_some();
         if !has_use && self.checker.volume.sb.is_reserved(inode.ino) && inode.core.i_mode.get() == 0
         {
@@ -63,7 +65,8 @@ impl InodePass<'_> {
         if let Some(what) = self.misuse(inode) {
             let own = self.checker.volume.sb.own_file(inode.ino);
             let is_quota = own.is_some_and(OwnFile::is_quota);
-            let is_expected = own == Some(OwnFile::Journal) || is_quota;
+            let is_idle = own.is_none() && !is_resize;
+            let is_expected = own == Some(OwnFile::Journal) || is_quota || is_idle;
             if is_quota {
                 let fix = Fix::Kind(inode.ino, FileKind::Regular);
                 self.checker.fix(Stage::Inodes, fix);
@@ -82,6 +85,10 @@ impl InodePass<'_> {
                 Some(OwnFile::Orphans) => {
                     self.checker.fix(Stage::Inodes, Fix::DropOrphanFile(inode.ino));
                 }
+                None if number == special::BOOT_LOADER => {
+                    self.checker.fix(Stage::Inodes, Fix::Kind(inode.ino, FileKind::Regular));
+                }
+                None if !is_resize => self.checker.fix(Stage::Inodes, Fix::Clear(inode.ino)),
                 _ => {}
             }
             // Its blocks are its own all the same.

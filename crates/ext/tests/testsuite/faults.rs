@@ -296,7 +296,8 @@ fn damage_without_checksums_is_named() {
                     "bmap -a /a/other 7; sif /a/other block[1] 1000; sif /a/file block[3] 1000",
                 ),
             ),
-            ("inode.length", Debugfs("sif /sub size 0x100000400")),
+            ("inode.reserved", Debugfs("sif <5> mode 0040755")),
+            ("inode.reserved", Debugfs("sif <9> mode 0100600")),
             ("inode.deletion-time", Debugfs("sif /a/file dtime 77777")),
             ("bitmap.blocks-free", Debugfs("freeb 20")),
             ("bitmap.blocks-leaked", Debugfs("setb 8900")),
@@ -414,6 +415,8 @@ fn damage_of_some_features_is_named() {
                 ),
                 // Four bytes behind the last entry of the first piece.
                 ("directory.corrupt", Bytes(Place::Inode("/sub"), 40 + 4 + 4, &[52, 0])),
+                // Eight: the head of an entry has room there, the shortest entry has not.
+                ("directory.corrupt", Bytes(Place::Inode("/sub"), 40 + 4 + 4, &[48, 0])),
             ],
         ),
     ] {

@@ -534,6 +534,23 @@ fn fields_that_nobody_reads_may_have_any_value() {
     }
 }
 
+/// A directory that had more subdirectories than can be counted.
+#[test]
+fn a_directory_with_an_index_may_have_one_link() {
+    if !there() {
+        return;
+    }
+    let scene = Scene::new("one-link");
+    let image = scene.make("image", &["-t", "ext4", "-O", "^metadata_csum"], "9000");
+    run("e2fsck", &["-fyD", &image]);
+    scene.debugfs(&image, "sif /many links_count 1");
+    clean("with an index", &image);
+    scene.debugfs(&image, "sif /a links_count 1");
+    let codes: Vec<&str> = check(&image).findings.iter().map(|found| found.code()).collect();
+    assert_eq!(codes, ["inode.links-low"]);
+    assert!(!run("e2fsck", &["-fn", &image]).status.success());
+}
+
 /// A bit of the name space is wrong: kernel and e2fsck pass over the attribute, and the others stay.
 #[test]
 fn attributes_in_an_inode_may_be_of_no_name_space() {
