@@ -48,6 +48,13 @@ impl MappedRuns {
         Ok(())
     }
 
+    /// Takes all runs as written.
+    fn ignore_marks(&mut self) {
+        for run in &mut self.runs {
+            run.unwritten = false;
+        }
+    }
+
     /// Notes a block of the map itself.
     pub(crate) fn push_index(&mut self, node: IndexBlock) {
         if let Some(index) = &mut self.index {
@@ -133,10 +140,14 @@ impl<'a> MapReader<'a> {
         Ok(map.chain(found.runs.iter().map(|run| run.extent)).collect())
     }
 
-    /// The runs of a range of logical blocks, in order.
+    /// The runs of a range of logical blocks, in order. Those of directories and symlinks count as
+    /// written whatever their mark is: the kernel reads them (`ext4_bread`).
     pub(crate) fn runs(&self, inode: &Inode, wanted: Range<u64>) -> Result<Vec<Mapping>, FsError> {
         let mut found = MappedRuns::new(self.volume.sb.blocks, false);
         self.walk_map(inode, wanted, &mut found)?;
+        if inode.kind() != Some(FileKind::Regular) {
+            found.ignore_marks();
+        }
         Ok(found.runs)
     }
 
@@ -150,6 +161,10 @@ impl<'a> MapReader<'a> {
     pub(crate) fn block_map(&self, inode: &Inode) -> Result<BlockMap, FsError> {
         let mut found = MappedRuns::new(self.volume.sb.blocks, true);
         self.walk_map(inode, EVERYTHING, &mut found)?;
+        // A directory with the mark is damaged (e2fsck, `PR_1_UNINIT_DBLOCK`), a symlink is not.
+        if inode.kind() == Some(FileKind::Symlink) {
+            found.ignore_marks();
+        }
         let xattr_block = self.volume.inodes().xattr_block_of(inode);
         if let Some(block) = xattr_block {
             self.volume.check_block(block, Location::of("inode").in_inode(inode.ino))?;

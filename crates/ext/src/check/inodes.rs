@@ -437,8 +437,11 @@ impl InodePass<'_> {
             _ => false,
         };
         if astray {
+            // Its entries are read all the same.
+            let is_marked_only =
+                kind == FileKind::Directory && map.runs.iter().any(|run| run.unwritten);
             let what = format!("a {} with blocks where it can have none", kind_name(kind));
-            self.checker.unexpected(problems::INODE_BLOCK_MAP, what, at);
+            self.checker.graded(is_marked_only, problems::INODE_BLOCK_MAP, what, at);
         }
         let is_misplaced = is_misplaced(self.checker.sb(), &map);
         if is_misplaced {
@@ -680,7 +683,7 @@ impl InodePass<'_> {
             ends(&inode.core.i_block.0)
         } else {
             let mut block = vec![0; bsize];
-            let first = map.runs.first().filter(|run| run.lbn == Lbn::ZERO && !run.unwritten);
+            let first = map.runs.first().filter(|run| run.lbn == Lbn::ZERO);
             if let Some(run) = first {
                 self.checker.volume.read_bytes(run.extent.start, 0, &mut block)?;
             }

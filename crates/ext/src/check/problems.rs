@@ -253,7 +253,10 @@ seekless_fs::problems! {
     }
     INODE_BLOCK_MAP = {
         code: "inode.block-map", phase: 1,
-        preen: Preen::Depends("for a resize inode that lists more or fewer blocks than it counts"),
+        preen: Preen::Depends(
+            "for a resize inode that lists more or fewer blocks than it counts, and for a directory \
+             with blocks that are marked as never written",
+        ),
         text: "invalid extents or block numbers, blocks where the kind of file can have none or \
                that lie in a cluster otherwise than in the file, a resize inode that lists other \
                blocks than it should",

@@ -477,7 +477,14 @@ fn the_resize_inode_is_a_large_file() {
     }
     let base =
         Base::new("large", &["-b", "4096", "-t", "ext4", "-O", "^has_journal,^metadata_csum"]);
-    judge(&base, &[("superblock.large-file", Debugfs("feature -large_file"))]);
+    judge(
+        &base,
+        &[
+            ("superblock.large-file", Debugfs("feature -large_file")),
+            // The extent of a directory is marked as never written.
+            ("inode.block-map", Debugfs("sif /sub block[4] 0x8001")),
+        ],
+    );
 }
 
 /// Copies of a superblock of revision 0 have no number of a group.

@@ -7,7 +7,11 @@
 use crate::holes;
 use crate::skip;
 use seekless_device::FileDevice;
+use seekless_ext::ExtImage;
+use seekless_fs::Inspect;
 use seekless_fs::check::{Repaired, Report};
+use seekless_fs::format::OpenOptions;
+use seekless_fs::inspect::resolve;
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -532,6 +536,25 @@ fn fields_that_nobody_reads_may_have_any_value() {
         scene.debugfs(&copy, commands);
         clean(commands, &copy);
     }
+}
+
+/// The kernel and e2fsck read blocks of symlinks and directories whatever their extents' marks are.
+#[test]
+fn what_is_marked_as_never_written_is_read() {
+    if !there() {
+        return;
+    }
+    let scene = Scene::new("marked");
+    std::os::unix::fs::symlink("t".repeat(200), scene.dir.join("tree/slow")).expect("symlink");
+    let image = scene.make("image", &["-t", "ext4", "-O", "^metadata_csum"], "9000");
+    scene.debugfs(&image, "sif /slow block[4] 0x8001");
+    clean("a symlink", &image);
+    scene.debugfs(&image, "sif /a block[4] 0x8001");
+    let device = Arc::new(FileDevice::open(Path::new(&image)).expect("open"));
+    let read = ExtImage::open(device, OpenOptions::default()).expect("open");
+    let link = resolve(&read, b"/slow").expect("a symlink");
+    assert_eq!(read.read_link(link).expect("target"), "t".repeat(200).as_bytes());
+    resolve(&read, b"/a/below").expect("an entry");
 }
 
 /// A directory that had more subdirectories than can be counted.
