@@ -348,11 +348,11 @@ def lost(sound, theirs, ours):
     return missing
 
 
-def judge(seed, kind, volume, sound, scratch, keep):
-    """The row of a case."""
+def judge(seed, kind, damaged, sound, scratch, keep):
+    """The row of a case: the bytes of a damaged volume, and in words how."""
     scratch.mkdir()
-    data, told = damage(volume, seed, WEIGHTS)
-    image, copy = scratch / "image", scratch / "copy"
+    data, told = damaged
+    copy = scratch / "copy"
 
     def fresh():
         with copy.open("wb") as out:
@@ -410,30 +410,46 @@ def directory(prefix):
     return tempfile.TemporaryDirectory(prefix=prefix, dir=place)
 
 
+def prepare(kinds, scratch, keep):
+    """Volumes of kinds, and what is in each; makes the directory of --keep."""
+    if keep:
+        keep.mkdir(parents=True, exist_ok=True)
+    (scratch / "tree").mkdir()
+    populate(scratch / "tree")
+    volumes = {}
+    for kind in kinds:
+        image = scratch / kind
+        build(kind, image, scratch)
+        sound = manifest(image) or sys.exit(f"{kind} cannot be read")
+        volumes[kind] = Volume(image), sound
+    return volumes
+
+
 def main():
     parser = options(__doc__)
     parser.add_argument("--kind", action="append", choices=[*KINDS, *FURTHER])
     parser.add_argument("--strict", action="store_true")
     args = parser.parse_args()
-    if args.keep:
-        args.keep.mkdir(parents=True, exist_ok=True)
     with directory("damages-") as scratch:
         scratch = Path(scratch)
-        (scratch / "tree").mkdir()
-        populate(scratch / "tree")
-        volumes = {}
-        chosen = args.kind or list(KINDS)
-        for kind in chosen:
-            image = scratch / kind
-            build(kind, image, scratch)
-            sound = manifest(image) or sys.exit(f"{kind} cannot be read")
-            volumes[kind] = Volume(image), sound
+        volumes = prepare(args.kind or list(KINDS), scratch, args.keep)
         seeds = range(args.first, args.first + args.count)
         cases = []
         for kinds in map(list, (KINDS, FURTHER)):
             cases += [(seed, kinds[seed % len(kinds)]) for seed in seeds if kinds[seed % len(kinds)] in volumes]
+
+        def row_of(case):
+            seed, kind = case
+            volume, sound = volumes[kind]
+            return judge(seed, kind, damage(volume, seed, WEIGHTS), sound, scratch / f"{kind}-{seed}", args.keep)
+
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            rows = list(pool.map(lambda it: judge(*it, *volumes[it[1]], scratch / f"{it[1]}-{it[0]}", args.keep), cases))
+            rows = list(pool.map(row_of, cases))
+    return report(rows, args)
+
+
+def report(rows, args):
+    """Prints the rows with a difference, and of how many each rule holds; the exit code."""
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1))
     for row in rows:
@@ -442,7 +458,8 @@ def main():
             title = f"{row['seed']} {row['kind']}: {'; '.join(row['damage'])}"
             print(describe(title, row, CODES, broken))
     version = run("e2fsck", "-V")[1].splitlines()[0]
-    print(f"\n{len(rows)} damaged volumes of {len(volumes)} kinds, judged by {version}")
+    kinds = {row["kind"] for row in rows}
+    print(f"\n{len(rows)} damaged volumes of {len(kinds)} kinds, judged by {version}")
     print(f"e2fsck -fn finds something: {sum(row['theirs -n'] != 0 for row in rows)}; "
           f"e2fsck -fy does not end with 0 or 1 twice: {sum(not row['compared'] for row in rows)}")
     for name, holds in RULES.items():
