@@ -105,7 +105,7 @@ fn tokens_are_those_that_a_registry_verifies() {
     assert!(listing.contains("./f-new "), "{listing}");
     requests();
 
-    // One token for an image, also where it is for everybody. (What is in the cache is not fetched.)
+    // An image that everybody may read needs one token. The cache is emptied: it would not be fetched.
     fs::remove_dir_all(shop.cache()).expect("cache");
     is_whole(&open);
     assert_eq!(requests(), "- repository:open/image:pull\n");

@@ -196,8 +196,8 @@ seekless_fs::problems! {
                contents",
         question: Some("Clear or restore the inode?"),
         repair: "the resize inode is written again, the journal's is restored or a new journal \
-                 made, an orphan file is removed, a quota file gets its mode, others are cleared; \
-                 the mode of others in use is left",
+                 made, an orphan file is removed, a quota file and the boot loader's inode get \
+                 their mode, others are cleared",
     }
     INODE_PARTLY_CLEARED = {
         code: "inode.partly-cleared", phase: 1, preen: Preen::Repairs,

@@ -65,7 +65,8 @@ impl InodePass<'_> {
         if let Some(what) = self.misuse(inode) {
             let own = self.checker.volume.sb.own_file(inode.ino);
             let is_quota = own.is_some_and(OwnFile::is_quota);
-            let is_idle = own.is_none() && !is_resize;
+            // Not by `s_first_ino`, which may be damaged: ordinary files would be cleared.
+            let is_idle = own.is_none() && !is_resize && number < special::FIRST_ORDINARY;
             let is_expected = own == Some(OwnFile::Journal) || is_quota || is_idle;
             if is_quota {
                 let fix = Fix::Kind(inode.ino, FileKind::Regular);
@@ -88,7 +89,7 @@ impl InodePass<'_> {
                 None if number == special::BOOT_LOADER => {
                     self.checker.fix(Stage::Inodes, Fix::Kind(inode.ino, FileKind::Regular));
                 }
-                None if !is_resize => self.checker.fix(Stage::Inodes, Fix::Clear(inode.ino)),
+                None if is_idle => self.checker.fix(Stage::Inodes, Fix::Clear(inode.ino)),
                 _ => {}
             }
             // Its blocks are its own all the same.
