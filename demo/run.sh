@@ -8,7 +8,8 @@ here=$(cd "$(dirname "$0")/.." && pwd)
 out=${OUT:-$here/demo-out}
 seekless=${CARGO_TARGET_DIR:-$here/target}/release/seekless
 
-say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
+if [ -t 1 ]; then bold=$'\033[1m' plain=$'\033[0m'; else bold='' plain=''; fi
+say() { printf '\n%s%s%s\n' "$bold" "$*" "$plain"; }
 
 if [ ! -r /dev/fuse ] || [ ! -w /dev/fuse ]; then
     echo "demo: /dev/fuse is not there or not open to you; recording through a mount needs it" >&2

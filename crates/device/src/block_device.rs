@@ -101,6 +101,16 @@ pub trait BlockDevice: Send + Sync {
         self.len() == ByteLen::ZERO
     }
 
+    /// Makes the device `len` bytes long, if it is shorter and can become longer. Returns its length
+    /// from now on, which is that of its file or hardware: by default, it does not change.
+    ///
+    /// # Errors
+    /// [`DeviceError::ReadOnly`]; [`DeviceError::Io`] if the system fails.
+    fn extend(&self, len: ByteLen) -> Result<ByteLen, DeviceError> {
+        let _ = len;
+        Ok(self.len())
+    }
+
     /// Fills `buf` from sector `at` on.
     ///
     /// # Errors

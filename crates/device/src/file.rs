@@ -10,6 +10,7 @@ use std::num::NonZeroU64;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Number and interval of tries for the lock of a block device: udev takes it briefly when it
@@ -27,7 +28,8 @@ const PAGE: u64 = 65_536;
 #[derive(Debug)]
 pub struct FileDevice {
     file: File,
-    len: ByteLen,
+    /// In bytes. It only grows.
+    len: AtomicU64,
     writable: bool,
     /// Whether it is a regular file, whose blocks others may share.
     is_regular: bool,
@@ -96,7 +98,7 @@ impl FileDevice {
     /// If the length cannot be determined (a pipe, for example).
     pub fn from_file(mut file: File, writable: bool) -> io::Result<Self> {
         // Seeking finds the length of block devices too, where fstat says 0.
-        let len = ByteLen::new(file.seek(SeekFrom::End(0))?);
+        let len = AtomicU64::new(file.seek(SeekFrom::End(0))?);
         let is_regular = file.metadata()?.is_file();
         Ok(Self { file, len, writable, is_regular })
     }
@@ -109,33 +111,13 @@ impl FileDevice {
         self.is_regular
     }
 
-    /// Makes the regular file longer, by a hole, and returns it with that length, under the same
-    /// lock. A file that is as long already stays as it is.
-    ///
-    /// # Errors
-    /// [`DeviceError::ReadOnly`], and [`DeviceError::Io`] with the system's error.
-    pub fn extended(&self, len: ByteLen) -> Result<Self, DeviceError> {
-        if !self.writable {
-            return Err(DeviceError::ReadOnly);
-        }
-        debug_assert!(self.is_regular, "a device has the length that it has");
-        let end = Lba::containing(self.len);
-        self.check_whole(end)?;
-        let failed = |source| DeviceError::Io { at: end, source };
-        if len > self.len {
-            self.file.set_len(len.get()).map_err(failed)?;
-        }
-        let file = self.file.try_clone().map_err(failed)?;
-        Ok(Self { file, len: len.max(self.len), ..*self })
-    }
-
     /// Refuses to continue with a file that was truncated meanwhile: a write behind its end would
     /// extend it again, with a hole in place of the lost data.
     fn check_whole(&self, at: Lba) -> Result<(), DeviceError> {
         let failed = |source| DeviceError::Io { at, source };
         let metadata = self.file.metadata().map_err(failed)?;
-        if metadata.is_file() && metadata.len() < self.len.get() {
-            let (now, before) = (metadata.len(), self.len);
+        if metadata.is_file() && metadata.len() < self.len().get() {
+            let (now, before) = (metadata.len(), self.len());
             let what = format!("the file has been cut short to {now} bytes of {before}");
             return Err(failed(io::Error::new(io::ErrorKind::UnexpectedEof, what)));
         }
@@ -145,11 +127,28 @@ impl FileDevice {
 
 impl BlockDevice for FileDevice {
     fn len(&self) -> ByteLen {
-        self.len
+        ByteLen::new(self.len.load(Ordering::Acquire))
+    }
+
+    /// A regular file becomes longer by a hole. A block device is as long as the kernel says now.
+    fn extend(&self, len: ByteLen) -> Result<ByteLen, DeviceError> {
+        if !self.writable {
+            return Err(DeviceError::ReadOnly);
+        }
+        let end = Lba::containing(self.len());
+        self.check_whole(end)?;
+        let failed = |source| DeviceError::Io { at: end, source };
+        let mut now = (&self.file).seek(SeekFrom::End(0)).map_err(failed)?;
+        if self.is_regular && now < len.get() {
+            self.file.set_len(len.get()).map_err(failed)?;
+            now = len.get();
+        }
+        self.len.fetch_max(now, Ordering::AcqRel);
+        Ok(self.len())
     }
 
     fn read(&self, at: Lba, buf: &mut [u8]) -> Result<(), DeviceError> {
-        let offset = check_range(at, buf.len(), self.len)?;
+        let offset = check_range(at, buf.len(), self.len())?;
         self.file.read_exact_at(buf, offset).map_err(|source| DeviceError::Io { at, source })
     }
 
@@ -157,7 +156,7 @@ impl BlockDevice for FileDevice {
         if !self.writable {
             return Err(DeviceError::ReadOnly);
         }
-        let offset = check_range(at, buf.len(), self.len)?;
+        let offset = check_range(at, buf.len(), self.len())?;
         self.check_whole(at)?;
         self.file.write_all_at(buf, offset).map_err(|source| DeviceError::Io { at, source })
     }
@@ -172,7 +171,7 @@ impl BlockDevice for FileDevice {
         if !self.writable {
             return Err(DeviceError::ReadOnly);
         }
-        let offset = check_range(at, buf.len(), self.len)?;
+        let offset = check_range(at, buf.len(), self.len())?;
         self.check_whole(at)?;
         let failed = |source| DeviceError::Io { at, source };
         let mut done = 0;
@@ -205,7 +204,7 @@ impl BlockDevice for FileDevice {
         if !self.writable {
             return Err(DeviceError::ReadOnly);
         }
-        let offset = check_range(at, len as usize, self.len)?;
+        let offset = check_range(at, len as usize, self.len())?;
         self.check_whole(at)?;
         let start = offset.next_multiple_of(HOLE);
         let end = (offset + len) / HOLE * HOLE;
@@ -219,8 +218,8 @@ impl BlockDevice for FileDevice {
 
     fn forget(&self, at: ByteLen, len: u64) -> Result<(), DeviceError> {
         let lba = Lba::containing(at);
-        let end = at.get().checked_add(len).filter(|&end| end <= self.len.get());
-        let out = || DeviceError::OutOfRange { at: lba, len, device_len: self.len };
+        let end = at.get().checked_add(len).filter(|&end| end <= self.len().get());
+        let out = || DeviceError::OutOfRange { at: lba, len, device_len: self.len() };
         let start = at.get() / PAGE * PAGE;
         let pages = NonZeroU64::new(end.ok_or_else(out)?.next_multiple_of(PAGE) - start);
         fadvise(&self.file, start, pages, Advice::DontNeed)
@@ -229,7 +228,7 @@ impl BlockDevice for FileDevice {
 
     fn host_range(&self, at: ByteLen, len: u64) -> Option<HostRange<'_>> {
         let offset = at.get();
-        let is_inside = offset.checked_add(len).is_some_and(|end| end <= self.len.get());
+        let is_inside = offset.checked_add(len).is_some_and(|end| end <= self.len().get());
         (self.is_regular && is_inside).then(|| HostRange { file: self.file.as_fd(), offset, len })
     }
 }

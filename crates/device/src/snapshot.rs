@@ -193,6 +193,14 @@ impl BlockDevice for SnapshotOrigin {
         self.copies.device.len()
     }
 
+    /// It stays as long as the snapshot, until that has ended.
+    fn extend(&self, len: ByteLen) -> Result<ByteLen, DeviceError> {
+        match self.copies.has_ended.load(Ordering::Acquire) {
+            true => self.copies.device.extend(len),
+            false => Ok(self.len()),
+        }
+    }
+
     fn read(&self, at: Lba, buf: &mut [u8]) -> Result<(), DeviceError> {
         self.copies.device.read(at, buf)
     }

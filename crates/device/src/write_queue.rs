@@ -196,6 +196,10 @@ impl BlockDevice for WriteQueue {
         self.base.len()
     }
 
+    fn extend(&self, len: ByteLen) -> Result<ByteLen, DeviceError> {
+        self.base.extend(len)
+    }
+
     fn read(&self, at: Lba, buf: &mut [u8]) -> Result<(), DeviceError> {
         let start = check_range(at, buf.len(), self.len())?;
         let len = buf.len() as u64;

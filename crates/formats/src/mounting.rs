@@ -5,6 +5,7 @@ use crate::table::{KnownFormat, formats_with};
 use seekless_cache::{Config, Counters, Discipline, Limits};
 use seekless_device::BlockDevice;
 use seekless_fs::corrections::Correction;
+use seekless_fs::growth::Growth;
 use seekless_fs::operate::Operate;
 use seekless_fs::{FsError, Timestamp};
 use seekless_live::{ListingKey, Live, Named, Recovery, tuning};
@@ -127,6 +128,18 @@ pub trait InUse: Operate {
     /// As [`tuning::zero_counters`].
     fn zero_counters(&mut self);
 
+    /// As [`seekless_live::plan_growth`].
+    ///
+    /// # Errors
+    /// As there.
+    fn plan_growth(&mut self, size: Option<ByteLen>) -> Result<Growth, FsError>;
+
+    /// As [`seekless_live::grow`].
+    ///
+    /// # Errors
+    /// As there.
+    fn grow(&mut self, size: Option<ByteLen>) -> Result<Growth, FsError>;
+
     /// As [`Live::next_due`].
     fn next_due(&self) -> Option<Nanos>;
 
@@ -188,6 +201,14 @@ impl<F: Named + 'static> InUse for Live<F> {
 
     fn zero_counters(&mut self) {
         tuning::zero_counters(self);
+    }
+
+    fn plan_growth(&mut self, size: Option<ByteLen>) -> Result<Growth, FsError> {
+        seekless_live::plan_growth(self, size)
+    }
+
+    fn grow(&mut self, size: Option<ByteLen>) -> Result<Growth, FsError> {
+        seekless_live::grow(self, size)
     }
 
     fn next_due(&self) -> Option<Nanos> {

@@ -1,4 +1,4 @@
-//! Growth of volumes that are not in use.
+//! Growth of volumes.
 
 use seekless_units::ByteLen;
 

@@ -20,7 +20,7 @@
 //! - [`family`]: a command with all its descendants;
 //! - [`running`]: running programs;
 //! - [`preloaded`]: metadata as fakeroot and pseudo show it;
-//! - [`snapshot_request`], [`check_request`], [`tuning_request`]: ioctls to the servers of mounts.
+//! - [`snapshot_request`], [`check_request`], [`tuning_request`], [`growth_request`]: ioctls to the servers of mounts.
 //!
 //! It contains no format, no trace file and no figure. It is the only crate that may contain
 //! `unsafe` code.
@@ -57,6 +57,7 @@ mod error;
 pub mod family;
 pub mod fanotify;
 pub mod fiemap;
+pub mod growth_request;
 pub mod handle;
 pub mod inherited;
 pub mod initramfs;

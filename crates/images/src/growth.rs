@@ -1,6 +1,7 @@
-//! Growth of the file system in an image.
+//! Growth of the file system in an image, or of one that is mounted.
 
 use crate::error::{Error, ErrorKind};
+use crate::grow_mounted::{self, Wanted};
 use crate::open::{device, locked_file, refuse_others, refuse_read_only};
 use crate::partition::part;
 use crate::place::Place;
@@ -16,11 +17,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// The growth of the file system in an image to a size, without one to that of its file, device or
-/// partition. Writes nothing.
+/// partition. Writes nothing; but a volume in use, whose directory is given, first writes its changes.
 ///
 /// # Errors
 /// As [`grow`].
 pub fn plan(path: &Path, place: &Place, size: Option<ByteLen>) -> Result<Growth, Error> {
+    if path.is_dir() {
+        return mounted(path, place, Wanted { size, dry_run: true });
+    }
     refuse_read_only(path)?;
     refuse_neighbours(path, device(path, &Place::default())?.as_ref(), place, size)?;
     let now = device(path, place)?;
@@ -35,7 +39,8 @@ pub fn plan(path: &Path, place: &Place, size: Option<ByteLen>) -> Result<Growth,
 
 /// Makes the file system in an image larger: a size, without one that of its file, device or
 /// partition. A regular file that is shorter becomes longer, by a hole, unless the file system is a
-/// partition of it. `time` becomes the time of changed structures.
+/// partition of it. `time` becomes the time of changed structures. A directory stands for the volume
+/// that this project has mounted on it for changes, whose server makes it larger, as of its own time.
 ///
 /// # Errors
 /// As [`device_locked`](crate::device_locked); [`ErrorKind::Usage`] for a size that the file system
@@ -49,7 +54,10 @@ pub fn grow(
     size: Option<ByteLen>,
     time: Timestamp,
 ) -> Result<Growth, Error> {
-    let mut file = Arc::new(locked_file(path)?);
+    if path.is_dir() {
+        return mounted(path, place, Wanted { size, dry_run: false });
+    }
+    let file = Arc::new(locked_file(path)?);
     refuse_neighbours(path, file.as_ref(), place, size)?;
     let mut volume = part(path, file.clone(), place)?;
     let operations = operations(path, volume.as_ref())?;
@@ -57,11 +65,23 @@ pub fn grow(
     if size > volume.len() {
         let end = can_extend(path, &file, place, volume.len(), size)?;
         (operations.plan)(volume, size).map_err(|error| failed(error, path))?;
-        let longer = file.extended(end).map_err(|error| failed(error.into(), path))?;
-        file = Arc::new(longer);
+        file.extend(end).map_err(|error| failed(error.into(), path))?;
         volume = part(path, file, place)?;
     }
     (operations.grow)(volume, size, time).map_err(|error| failed(error, path))
+}
+
+/// Asks the server of a mounted volume.
+fn mounted(path: &Path, place: &Place, wanted: Wanted) -> Result<Growth, Error> {
+    for (given, term) in
+        [(place.offset.is_some(), Term::Offset), (place.partition.is_some(), Term::Partition)]
+    {
+        if given {
+            let what = Text::from(term).then(": the directory of a mount says which volume grows");
+            return Err(Error::usage(what).about(path.display()));
+        }
+    }
+    grow_mounted::grow(path, wanted)
 }
 
 /// Refuses an offset on a disk with a partition table, whose partitions have ends, and one without a

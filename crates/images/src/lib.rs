@@ -28,6 +28,7 @@
 
 pub mod check_mounted;
 mod error;
+pub mod grow_mounted;
 pub mod growth;
 pub mod in_use;
 mod open;

@@ -51,7 +51,8 @@
 //!   there is a journal), `removal.rs` (deferred actions; files without names), `durable.rs`
 //!   (`fsync`), `write_back.rs` (delayed contents get their places;
 //!   `docs/design/delayed-allocation.md`), `recovery.rs` (corrections of a volume that is recovered
-//!   while it is in use), `in_use.rs` (the same after a check of a snapshot), `tuning.rs` (limits and
+//!   while it is in use), `in_use.rs` (the same after a check of a snapshot), `growth.rs` (volumes that become larger),
+//!   `tuning.rs` (limits and
 //!   counters of the cache).
 //! - State: `discards.rs` (freed blocks of which the device is told), `trim.rs` (free blocks of which
 //!   it is told), `node.rs` and `nodes.rs` (inodes in memory), `pending.rs` and `pending_changes.rs`
@@ -90,6 +91,7 @@ mod durable;
 mod fault;
 mod features;
 mod format;
+mod growth;
 mod in_use;
 pub mod indirect;
 mod limits;
@@ -127,6 +129,7 @@ pub use delayed::{BlockState, Delayed};
 pub use fault::Fault;
 pub use features::{Absent, DelayedAllocation, InlineData, OrphanList, Progress, Recovery};
 pub use format::{DataArea, Format, ListingKey, NamePlace};
+pub use growth::{grow, plan_growth};
 pub use in_use::{correct_in_use, end_check_in_use};
 pub use limits::Limits;
 pub use link_order::{CountFirst, CountLast, LinkOrder, OrderedLinks};

@@ -10,10 +10,11 @@ use crate::link_order::OrderedLinks;
 use crate::recovery::Corrector;
 use crate::{Format, Live};
 use seekless_fs::corrections::Correction;
+use seekless_fs::growth::Growth;
 use seekless_fs::operate::{NewFile, Ownership, RenameMode};
 use seekless_fs::snapshot::SnapshotFile;
 use seekless_fs::{DirEntry, FsError};
-use seekless_units::{Extent, Ino};
+use seekless_units::{ByteLen, Extent, Ino};
 use std::ops::ControlFlow;
 
 /// A format, and how its files get their names.
@@ -46,6 +47,22 @@ pub trait Named: Format {
     /// As there.
     fn snapshots(_live: &mut Live<Self>) -> Result<Vec<SnapshotFile>, FsError> {
         Err(FsError::Unsupported("snapshots".into()))
+    }
+
+    /// As [`plan_growth`](crate::plan_growth), which by default a format does not support.
+    ///
+    /// # Errors
+    /// As there.
+    fn plan_growth(_live: &mut Live<Self>, _size: Option<ByteLen>) -> Result<Growth, FsError> {
+        Err(FsError::Unsupported("growth of a volume in use".into()))
+    }
+
+    /// As [`grow`](crate::grow), which by default a format does not support.
+    ///
+    /// # Errors
+    /// As there.
+    fn grow(_live: &mut Live<Self>, _size: Option<ByteLen>) -> Result<Growth, FsError> {
+        Err(FsError::Unsupported("growth of a volume in use".into()))
     }
 }
 

@@ -8,7 +8,7 @@ use seekless::Grow;
 use serde::Serialize;
 
 /// Makes a UFS volume larger, as growfs of FreeBSD: to the size of its file, device or partition, or to
-/// `size`. `dry_run` computes the growth, and writes nothing.
+/// `size`. The directory of a mount stands for the volume in use there. `dry_run` computes the growth, and writes nothing.
 ///
 /// A growth is completed before KeyboardInterrupt is raised.
 #[pyfunction]

@@ -7,8 +7,9 @@ use seekless_units::ByteLen;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
-/// Growth of a UFS image that is not in use, as by growfs of FreeBSD: to the size of its file, device
-/// or partition, or to [`Grow::size`]. A growth that was interrupted is completed, or taken back, by
+/// Growth of a UFS image, as by growfs of FreeBSD: to the size of its file, device or partition, or to
+/// [`Grow::size`]. The directory of a mount stands for the volume that this project has mounted on it
+/// for changes, which grows while it is in use. A growth that was interrupted is completed, or taken back, by
 /// [`Check::repair`](crate::Check::repair).
 ///
 /// ```
@@ -67,7 +68,8 @@ impl From<growth::Growth> for Growth {
 }
 
 impl Grow {
-    /// Growth of the file system in an image file or block device.
+    /// Growth of the file system in an image file or block device, or of one that is mounted on a
+    /// directory.
     pub fn of(path: impl AsRef<Path>) -> Self {
         Self { path: path.as_ref().to_path_buf(), place: Place::default(), size: None, time: None }
     }
@@ -86,7 +88,7 @@ impl Grow {
         self
     }
 
-    /// The time of changed structures, in place of the present.
+    /// The time of changed structures, in place of the present. A volume in use has its own.
     #[must_use]
     pub fn time(mut self, time: Time) -> Self {
         self.time = Some(time);

@@ -8,8 +8,10 @@ use seekless_device::{BlockDevice, Clock, SnapshotOrigin, WriteQueue};
 use seekless_formats::{BackgroundCheck, InUse, Mounting, Step, Wall, claim, recover, release};
 use seekless_fs::FsError;
 use seekless_fs::corrections::{Correction, Corrections, LOST_FOUND};
+use seekless_fs::growth::Growth;
 use seekless_fs::operate::{Operate, Trim};
 use seekless_host::tuning_request::Adjustment;
+use seekless_images::grow_mounted::Wanted;
 use seekless_units::{Ino, Lba};
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -39,6 +41,7 @@ pub struct Volume {
     /// The number of the check of a snapshot that began last; changed with the file system locked.
     check: Arc<AtomicU64>,
     cached: KernelCache,
+    keeps_size: bool,
 }
 
 /// How far a volume has come with its recovery.
@@ -120,7 +123,8 @@ impl Volume {
         let live = (known.open_live)(device, clock, &mounting, wall)?;
         let live = Arc::new(Mutex::new(live));
         let (recovery, check) = Default::default();
-        Ok(Self { live, queue: None, recovery, check, cached: KernelCache::default() })
+        let cached = KernelCache::default();
+        Ok(Self { live, queue: None, recovery, check, cached, keeps_size: false })
     }
 
     /// As [`open`](Self::open), for an image that is to be recovered while it is in use
@@ -218,6 +222,35 @@ impl Volume {
         }
         drop(live);
         adjusted.and(self.write_queued())
+    }
+
+    /// Keeps the volume from growing: nothing says where it may end.
+    pub fn keep_size(&mut self) {
+        self.keeps_size = true;
+    }
+
+    /// Makes it larger, or plans that, with the file system locked meanwhile.
+    ///
+    /// # Errors
+    /// As [`InUse::grow`]; [`FsError::Refused`] while it is being recovered;
+    /// [`FsError::Unsupported`] after [`Volume::keep_size`].
+    pub(crate) fn grow(&self, wanted: Wanted) -> Result<Growth, FsError> {
+        if self.recovered() != Recovered::Yes {
+            return Err(FsError::Refused("it is being recovered".into()));
+        }
+        if self.keeps_size {
+            return Err(FsError::Unsupported("growth of a volume mounted by its offset".into()));
+        }
+        let (done, rewritten) = {
+            let mut live = self.live();
+            let done = match wanted.dry_run {
+                true => live.plan_growth(wanted.size),
+                false => live.grow(wanted.size),
+            };
+            (done, live.take_rewritten())
+        };
+        self.forget_rewritten(rewritten);
+        done.and_then(|growth| self.write_queued().map(|()| growth))
     }
 
     /// Performs all queued writes and flushes, without locking the file system.
@@ -490,6 +523,7 @@ mod tests {
     use super::*;
     use seekless_device::{MemoryDevice, RealClock};
     use seekless_fs::operate::{NewFile, Ownership};
+    use seekless_units::ByteLen;
 
     const OWNER: Ownership = Ownership { uid: 0, gid: 0, perm: 0o755 };
 
@@ -682,6 +716,32 @@ mod tests {
             let done = volume.correct(check, std::slice::from_ref(&wrong)).unwrap();
             assert!(matches!(done, Err(FsError::Invalid(_))), "{wrong:?}: {done:?}");
         }
+    }
+
+    #[test]
+    fn a_volume_grows_unless_it_keeps_its_size() {
+        let device = Arc::new(MemoryDevice::new(vec![0; 16 << 20]));
+        let make =
+            seekless_ffs::MakeOptions::new(seekless_ffs::Version::Ufs2, ByteLen::new(8 << 20));
+        seekless_ffs::make(device.as_ref(), &make).unwrap();
+        let open = || {
+            let (clock, wall) = (Arc::new(RealClock::new()), Box::new(crate::now));
+            Volume::open(device.clone(), clock, &options("rw,softdep"), false, wall).unwrap()
+        };
+        let mut volume = open();
+        volume.keep_size();
+        for dry_run in [true, false] {
+            let why = volume.grow(Wanted { size: None, dry_run }).unwrap_err();
+            assert!(matches!(why, FsError::Unsupported(_)), "{why}");
+        }
+        volume.unmount().unwrap();
+        let volume = open();
+        let planned = volume.grow(Wanted { size: None, dry_run: true }).unwrap();
+        let growth = volume.grow(Wanted { size: None, dry_run: false }).unwrap();
+        assert_eq!(planned, growth);
+        assert_eq!(growth.after.get(), 16 << 20);
+        volume.unmount().unwrap();
+        assert!(is_in_order(&device));
     }
 
     #[test]

@@ -389,7 +389,7 @@ impl<A> BlockCache<A> {
         let result = match part.doing {
             Performer::Somebody(done) => {
                 if !done.is_set() {
-                    self.note_blocking_wait();
+                    self.order.count_blocking_wait(&mut self.memory.counters);
                 }
                 done.wait()
             }
@@ -413,13 +413,6 @@ impl<A> BlockCache<A> {
             self.note_written();
         } else if flushes && self.flights.landings() == landings {
             self.note_flushed();
-        }
-    }
-
-    /// Counts a wait for a commit during which the cache is locked.
-    pub(crate) fn note_blocking_wait(&mut self) {
-        if self.order.leaves_commits() {
-            self.memory.counters.journal.blocking_waits += 1;
         }
     }
 }

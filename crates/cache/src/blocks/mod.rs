@@ -81,6 +81,22 @@ impl<A> BlockCache<A> {
         self.seal = Some(seal);
     }
 
+    /// Reads and writes another device from now on, whose bytes may differ: all blocks are
+    /// forgotten. All changes must be on the disk.
+    ///
+    /// # Panics
+    /// If there is a change that is not.
+    pub fn replace_device(&mut self, device: Arc<dyn BlockDevice>) {
+        assert!(self.order.len() == 0, "changes wait for others");
+        assert!(self.flights.are_over(self.config.barriers), "writes are under way");
+        assert!(self.dirty_blocks() == 0, "blocks are dirty");
+        let blocks: Vec<u64> = self.memory.buffers.iter().map(|buffer| buffer.block).collect();
+        for block in blocks {
+            self.memory.buffers.remove(block);
+        }
+        self.device = device;
+    }
+
     /// Its configuration.
     #[must_use]
     pub fn config(&self) -> &Config {

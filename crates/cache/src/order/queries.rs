@@ -2,6 +2,7 @@
 
 use super::Order;
 use super::journal::Committing;
+use crate::config::Counters;
 use crate::wheel::SECOND;
 use crate::work::Commits;
 use seekless_units::Nanos;
@@ -51,6 +52,13 @@ impl<A> Order<A> {
     /// Whether commits are left to others ([`Commits::Apart`]), in a cache with a journal.
     pub(crate) fn leaves_commits(&self) -> bool {
         self.is_journalled() && self.commits() == Commits::Apart
+    }
+
+    /// Counts a wait for a commit during which the cache is locked, if commits are left to others.
+    pub(crate) fn count_blocking_wait(&self, counters: &mut Counters) {
+        if self.leaves_commits() {
+            counters.journal.blocking_waits += 1;
+        }
     }
 
     /// The number of the last uncommitted transaction with changes; `None` where all is committed,

@@ -300,7 +300,7 @@ impl<A> Transactions<'_, A> {
         while self.blocks.order.committing().is_some() {
             self.blocks.finish_part()?;
             if let Some(work) = self.commit_work()? {
-                self.blocks.note_blocking_wait();
+                self.blocks.order.count_blocking_wait(&mut self.blocks.memory.counters);
                 work.perform();
             }
         }

@@ -1,4 +1,4 @@
-//! `seekless growfs`: makes a UFS image larger.
+//! `seekless growfs`: makes a UFS image larger, or a mounted UFS volume.
 
 use crate::args::{Global, PlaceArgs};
 use crate::failure::Failure;
@@ -11,7 +11,7 @@ use serde_json::json;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Make a UFS image larger, as growfs does
+/// Make a UFS image or a mounted UFS volume larger, as growfs does
 #[derive(Args, Debug)]
 #[command(after_help = "\
 The file system grows to the size of its file, device or partition, or to that of --size. A
@@ -21,8 +21,9 @@ bytes in -s; here a number without a unit counts bytes.
 With --offset, --size says where it ends. On a disk with a partition table --partition selects
 it; a BSD label in front of it is obeyed.
 
-The image must not be in use. One that was not cleanly unmounted, or has snapshots, a journal,
-or damage to the parts that would change, is left as it is. A last cylinder group without room
+An image must not be in use: for one that `seekless mount -o rw` has mounted, give the
+directory of the mount, and files stay open while it grows. One that was not cleanly unmounted,
+or has snapshots, a journal, or damage to the parts that would change, is left as it is. A last cylinder group without room
 for data is left out, as by growfs. If the command is interrupted, `seekless check -y` completes
 the growth, or takes it back; no file is lost.
 
@@ -31,9 +32,10 @@ Examples:
   seekless growfs ufs.img -s 2G -N
   seekless growfs ufs.img -s 96M --json
   seekless growfs /dev/vdb1
+  seekless growfs /mnt -s 4G
   seekless growfs bsd.img --partition 1")]
 pub(crate) struct GrowfsArgs {
-    /// Image file (raw) or block device
+    /// Image file (raw), block device, or the directory of a mount
     image: PathBuf,
     /// Size of the file system, such as 2G [default: that of its file, device or partition]
     #[arg(short = 's', long, value_parser = parse_size)]

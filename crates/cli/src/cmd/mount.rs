@@ -168,12 +168,15 @@ fn run_writable(
     seekless_images::refuse_others(&args.image, device.as_ref(), seekless_images::FORMATS, "")?;
     let (clock, ignore) = (Arc::new(RealClock::new()), args.open.ignore_checksums);
     let wall = Box::new(serve::now);
-    let (volume, recovery) = if options.how.recovers() {
+    let (mut volume, recovery) = if options.how.recovers() {
         let store = recovery::store(device.len(), &temp_dir());
         Volume::open_to_recover(device, clock, &options, ignore, wall, store).map_err(about)?
     } else {
         (Volume::open(device, clock, &options, ignore, wall).map_err(about)?, None)
     };
+    if args.place.place().offset.is_some() {
+        volume.keep_size();
+    }
     let ignored = volume.lock().ignored_features();
     if !ignored.is_empty() {
         let (image, ignored) = (args.image.display(), ignored.join(", "));

@@ -53,6 +53,7 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("seekless check --background -p mnt", "goes with seekless mount; run by tests/ufs_mount"),
     ("seekless prefetch boot.chunks /dev/", "reads a device; run by tests/devices"),
     ("seekless growfs /dev/", "writes to a device; run by tests/devices"),
+    ("seekless growfs /mnt", "goes with seekless mount; run by tests/ufs_mount"),
     ("seekless ls -l disk.ufs@", "the same"),
     ("seekless cp -r disk.ufs@", "the same"),
     ("seekless check disk.ufs@", "the same"),

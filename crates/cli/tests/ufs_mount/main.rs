@@ -3,6 +3,7 @@
 //! reports and passes without.
 
 mod damaged;
+mod grow;
 #[path = "../judges/mod.rs"]
 mod judges;
 #[path = "../judges/mounted.rs"]

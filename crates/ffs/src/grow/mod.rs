@@ -1,4 +1,5 @@
-//! Makes a volume that is not in use larger, as FreeBSD's `growfs` does (`sbin/growfs/growfs.c`).
+//! Makes a volume larger, as FreeBSD's `growfs` does (`sbin/growfs/growfs.c`): one that is not in use,
+//! or, by the engine (`operate`), one that is.
 //!
 //! The last group is extended, groups are added behind it, and the summary area moves into new space
 //! if it needs more fragments than it has. Everything is computed and checked before the first
@@ -12,7 +13,9 @@ mod plan;
 mod size;
 mod write;
 
-use plan::Plan;
+pub(crate) use plan::{Plan, Usage};
+pub(crate) use write::GrowthWriter;
+
 use seekless_device::BlockDevice;
 use seekless_fs::growth::Growth;
 use seekless_fs::{FsError, Timestamp};
@@ -34,7 +37,7 @@ use std::sync::Arc;
 ///   the groups that change;
 /// - errors of the device.
 pub fn plan_growth(device: Arc<dyn BlockDevice>, size: ByteLen) -> Result<Growth, FsError> {
-    Ok(Plan::new(&device, size)?.growth)
+    Ok(Plan::new(&device, size, Usage::Closed)?.growth)
 }
 
 /// Makes the volume on a device larger: `size` bytes, which the device has. `now` becomes the time
@@ -47,10 +50,21 @@ pub fn grow(
     size: ByteLen,
     now: Timestamp,
 ) -> Result<Growth, FsError> {
-    if size > device.len() {
-        return Err(FsError::NoSpace(format!("the device has {} bytes, not {size}", device.len())));
-    }
-    let plan = Plan::new(&device, size)?;
-    write::write(&plan, device, now)?;
+    refuse_beyond(device.len(), size)?;
+    let plan = Plan::new(&device, size, Usage::Closed)?;
+    let mut writer = GrowthWriter::new(&plan, device, now);
+    writer.prepare()?;
+    writer.complete()?;
     Ok(plan.growth)
+}
+
+/// Refuses a size beyond the end of a device.
+///
+/// # Errors
+/// [`FsError::NoSpace`].
+pub(crate) fn refuse_beyond(device: ByteLen, size: ByteLen) -> Result<(), FsError> {
+    if size > device {
+        return Err(FsError::NoSpace(format!("the device has {device} bytes, not {size}")));
+    }
+    Ok(())
 }

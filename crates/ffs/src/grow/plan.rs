@@ -17,8 +17,20 @@ use seekless_placement::{GroupSummary, Totals};
 use seekless_units::{ByteLen, GroupNo};
 use std::sync::Arc;
 
+/// Whether a volume is in use while it grows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Usage {
+    /// It is not.
+    Closed,
+    /// It is, and the superblock says so on the disk; all changes are there.
+    Open {
+        /// The flags of its superblock once it is closed.
+        closed: u32,
+    },
+}
+
 /// A growth that was checked.
-pub(super) struct Plan {
+pub(crate) struct Plan {
     /// The superblock before.
     pub(super) old: Super,
     /// The superblock afterwards.
@@ -31,7 +43,8 @@ pub(super) struct Plan {
     pub(super) freed: Option<OldHead>,
     /// The summary area.
     pub(super) summaries: Vec<u8>,
-    pub(super) growth: Growth,
+    usage: Usage,
+    pub(crate) growth: Growth,
 }
 
 impl Plan {
@@ -39,13 +52,19 @@ impl Plan {
     ///
     /// # Errors
     /// As [`plan_growth`](super::plan_growth).
-    pub(super) fn new(device: &Arc<dyn BlockDevice>, size: ByteLen) -> Result<Self, FsError> {
+    pub(crate) fn new(
+        device: &Arc<dyn BlockDevice>,
+        size: ByteLen,
+        usage: Usage,
+    ) -> Result<Self, FsError> {
         let sb = Super::read(device.as_ref(), false)?;
         sb.check_writable()?;
         if let Some(what) = sb.unkept_by_growth() {
             return Err(FsError::Unsupported(format!("growing a volume with {what}")));
         }
-        sb.refuse_unclean()?;
+        if usage == Usage::Closed {
+            sb.refuse_unclean()?;
+        }
         refuse_beyond_label(device.as_ref(), size)?;
         let (old, superblock) = sound_superblock(device)?;
         check_places(&old)?;
@@ -85,7 +104,7 @@ impl Plan {
             moves_summary: moves,
             unused: ByteLen::new(size.get() - new.size * u64::from(new.fsize)),
         };
-        let plan = Self { old, new, superblock, last, freed, summaries, growth };
+        let plan = Self { old, new, superblock, last, freed, summaries, usage, growth };
         let bytes = plan.edited(0, device.len().max(size)).sealed().to_vec();
         usable_after(&plan.new, bytes, device.len().max(size))?;
         Ok(plan)
@@ -101,13 +120,33 @@ impl Plan {
         bytes.set_totals(self.new.tuning.totals);
         bytes.set_time(secs);
         bytes.forget_mount();
-        bytes.set_clean(true);
+        self.mark_closed(&mut bytes);
         bytes
     }
 
-    /// The superblock of before.
+    /// The same as it is last of all: in use, if the volume is.
+    pub(super) fn last(&self, secs: i64, device: ByteLen) -> SuperblockMut<'_> {
+        let mut bytes = self.edited(secs, device);
+        if self.usage != Usage::Closed {
+            bytes.set_flags(self.old.flags);
+            bytes.set_clean(false);
+        }
+        bytes
+    }
+
+    /// The superblock of before, as that of a volume that is not in use.
     pub(super) fn before(&self) -> SuperblockMut<'_> {
-        SuperblockMut::of(&self.old, self.superblock.clone())
+        let mut bytes = SuperblockMut::of(&self.old, self.superblock.clone());
+        self.mark_closed(&mut bytes);
+        bytes
+    }
+
+    /// Copies of the superblock are those of a volume that is not in use.
+    fn mark_closed(&self, bytes: &mut SuperblockMut<'_>) {
+        if let Usage::Open { closed } = self.usage {
+            bytes.set_flags(closed);
+        }
+        bytes.set_clean(true);
     }
 }
 

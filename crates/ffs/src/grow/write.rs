@@ -11,7 +11,7 @@
 //! 6. Its copies in the groups of before. Until all are written, a repair goes by either size; no
 //!    file uses the new space yet.
 //! 7. The head of the group that had the summary area, which is free now.
-//! 8. The superblock, clean.
+//! 8. The superblock, clean, or in use if the volume is.
 //!
 //! Each step is on the disk before the next one begins.
 
@@ -29,45 +29,54 @@ use std::sync::Arc;
 /// Bytes of inodes that are cleared at once.
 const CLEARED: u64 = 1 << 20;
 
-/// Writes the grown volume.
-///
-/// # Errors
-/// Errors of the device. Before step 3 the volume is as it was; later ones leave it marked for a
-/// check.
-pub(super) fn write(
-    plan: &Plan,
-    device: Arc<dyn BlockDevice>,
-    now: Timestamp,
-) -> Result<(), FsError> {
-    let mut superblock = plan.edited(now.secs, device.len());
-    let mut writer = GrowthWriter { plan, secs: now.secs, disk: Patches::new(device) };
-    writer.new_groups(&mut superblock)?;
-    if plan.growth.moves_summary {
-        writer.put(plan.new.summaries.start, &plan.summaries)?;
-    }
-    writer.disk.flush()?;
-    writer.copies(&mut plan.before())?;
-    writer.put_marked(plan.before())?;
-    writer.last_group()?;
-    writer.put_marked(plan.edited(now.secs, writer.disk.device().len()))?;
-    writer.copies(&mut superblock)?;
-    writer.recovery()?;
-    if let Some(freed) = &plan.freed {
-        writer.head(freed.number, &freed.sealed(&plan.new, now.secs)?)?;
-        writer.disk.flush()?;
-    }
-    let mut last = plan.edited(now.secs, writer.disk.device().len());
-    writer.disk.put(plan.new.at, last.sealed())?;
-    writer.disk.flush()
-}
-
-struct GrowthWriter<'a> {
+/// A growth that is written.
+pub(crate) struct GrowthWriter<'a> {
     plan: &'a Plan,
     secs: i64,
     disk: Patches,
 }
 
-impl GrowthWriter<'_> {
+impl<'a> GrowthWriter<'a> {
+    /// Writes a growth to its device, which is as long as the volume will be. `now` becomes the time
+    /// of superblock and changed groups.
+    pub(crate) fn new(plan: &'a Plan, device: Arc<dyn BlockDevice>, now: Timestamp) -> Self {
+        Self { plan, secs: now.secs, disk: Patches::new(device) }
+    }
+
+    /// Steps 1 and 2: the volume is as it was.
+    ///
+    /// # Errors
+    /// Errors of the device.
+    pub(crate) fn prepare(&mut self) -> Result<(), FsError> {
+        let plan = self.plan;
+        self.new_groups(&mut plan.edited(self.secs, self.disk.device().len()))?;
+        if plan.growth.moves_summary {
+            self.put(plan.new.summaries.start, &plan.summaries)?;
+        }
+        self.disk.flush()?;
+        self.copies(&mut plan.before())
+    }
+
+    /// The other steps, once it is prepared.
+    ///
+    /// # Errors
+    /// Errors of the device, which leave the volume marked for a check.
+    pub(crate) fn complete(&mut self) -> Result<(), FsError> {
+        let (plan, len) = (self.plan, self.disk.device().len());
+        self.put_marked(plan.before())?;
+        self.last_group()?;
+        self.put_marked(plan.edited(self.secs, len))?;
+        self.copies(&mut plan.edited(self.secs, len))?;
+        self.recovery()?;
+        if let Some(freed) = &plan.freed {
+            self.head(freed.number, &freed.sealed(&plan.new, self.secs)?)?;
+            self.disk.flush()?;
+        }
+        let mut last = plan.last(self.secs, len);
+        self.disk.put(plan.new.at, last.sealed())?;
+        self.disk.flush()
+    }
+
     /// Writes from a fragment on.
     fn put(&mut self, start: BlockNo, bytes: &[u8]) -> Result<(), FsError> {
         self.disk.put(start.get() * u64::from(self.plan.new.fsize), bytes)

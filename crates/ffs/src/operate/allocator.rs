@@ -2,27 +2,20 @@
 
 use super::groups::{CylinderGroups, full};
 use super::map::Core;
+use super::policies::Policies;
 use crate::alloc::{Allocation, Delta, GroupMut};
 use crate::superblock::Super;
 use seekless_cache::{ChangeId, Role};
 use seekless_fs::field::{index, range};
 use seekless_fs::{FsError, Location};
 use seekless_live::Ids;
-use seekless_placement::block::{BlockPlacement, Hints, Request, Wanted};
-use seekless_placement::inode::{InodePlace, InodePlacement, NewInode, Parent};
+use seekless_placement::block::{Hints, Request, Wanted};
+use seekless_placement::inode::{InodePlace, NewInode, Parent};
 use seekless_placement::reallocblks::{Cluster, groups, permit};
 use seekless_placement::realloccg::{Ask, Optimization, grow};
 use seekless_placement::{first_with, hashalloc};
 use seekless_units::{BlockNo, Extent, GroupNo, Ino, Lbn};
 use std::sync::Arc;
-
-/// The policies of a volume in use, for inodes and for blocks.
-pub(super) struct Policies {
-    pub(super) inodes: Box<dyn InodePlacement>,
-    pub(super) blocks: Box<dyn BlockPlacement<Hints>>,
-    /// Gather new blocks into clusters.
-    pub(super) reallocblks: bool,
-}
 
 /// The allocator of inodes and blocks.
 pub(super) struct Allocator {

@@ -3,81 +3,25 @@
 use super::map::Map;
 use super::map::{Core, Node};
 use super::{Ffs, FfsLive, LiveOptions};
-use super::{recovery, release, take};
-use crate::entry;
+use super::{grow, recovery, release, take};
 use crate::inode::{linux_flags, with_linux_flags};
 use crate::ondisk::flag;
 use crate::quota_file::{QuotaFile, USUAL};
-use crate::superblock::{self, Super};
+use crate::superblock;
 use seekless_cache::Config;
 use seekless_device::{BlockDevice, Clock};
 use seekless_fs::field::{index, wide};
+use seekless_fs::growth::Growth;
 use seekless_fs::operate::{StatVfs, XattrMode};
 use seekless_fs::snapshot::SnapshotFile;
 use seekless_fs::{FileKind, FsError, Location, Mapping, Timestamp, Xattr, inode_flag};
 use seekless_live::indirect::{Files, Trees};
 use seekless_live::{
-    Absent, Codec, CountFirst, Cut, DataArea, Entry, Format, Ids, InodeNames, Limits, Named,
-    OrderedLinks, Progress, Quota, QuotaKind, Table,
+    Absent, CountFirst, Cut, DataArea, Format, Ids, InodeNames, Limits, Named, OrderedLinks,
+    Progress, Quota, QuotaKind, Table,
 };
 use seekless_units::{BlockNo, ByteLen, Extent, Ino};
 use std::sync::Arc;
-
-/// Directories with the kinds of files in their entries, which are those since
-/// 4.4BSD.
-pub struct Typed(pub(super) Arc<Super>);
-
-impl Codec for Typed {
-    const INO: usize = entry::INO.0;
-    const LEN: usize = entry::LEN.0;
-    const KIND: usize = entry::KIND.0;
-
-    fn entries<'a>(
-        &self,
-        unit: &'a [u8],
-        place: Location,
-    ) -> impl Iterator<Item = Result<Entry<'a>, FsError>> {
-        self.0.entries(unit, place).map(|found| {
-            let found = found?;
-            Ok(Entry {
-                at: found.at,
-                len: found.len,
-                needed: found.needed(),
-                ino: found.ino,
-                kind: found.kind,
-                is_name: found.is_name(),
-                name: found.name,
-            })
-        })
-    }
-
-    fn needed(name_len: usize) -> usize {
-        entry::needed(name_len)
-    }
-
-    fn kind_of(code: u8) -> Option<FileKind> {
-        entry::kind_of(code)
-    }
-
-    fn code_of(&self, kind: FileKind) -> u8 {
-        entry::code_of(kind)
-    }
-
-    fn put(&self, unit: &mut [u8], entry: &Entry<'_>) {
-        let &Entry { at, len, ino, kind, name, .. } = entry;
-        entry::put(self.0.order, unit, &entry::Entry { at, len, ino, kind, name });
-    }
-
-    fn put_len(&self, unit: &mut [u8], at: usize, len: usize) {
-        entry::put_len(self.0.order, unit, at, len);
-    }
-
-    fn ino_bytes(&self, ino: Ino) -> [u8; 4] {
-        let mut bytes = [0; 4];
-        self.0.order.put_u32(&mut bytes, 0, ino.get());
-        bytes
-    }
-}
 
 impl Named for Ffs {
     type Names = InodeNames;
@@ -92,6 +36,14 @@ impl Named for Ffs {
 
     fn snapshots(live: &mut FfsLive) -> Result<Vec<SnapshotFile>, FsError> {
         take::listed(live)
+    }
+
+    fn plan_growth(live: &mut FfsLive, size: Option<ByteLen>) -> Result<Growth, FsError> {
+        grow::planned(live, size).map(|plan| plan.growth)
+    }
+
+    fn grow(live: &mut FfsLive, size: Option<ByteLen>) -> Result<Growth, FsError> {
+        grow::grow(live, size)
     }
 }
 

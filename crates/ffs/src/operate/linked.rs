@@ -1,8 +1,8 @@
 //! The format's inodes and directories, for the operations on a file system in use.
 
 use super::Ffs;
-use super::format::Typed;
 use super::map::{Core, Node};
+use super::typed::Typed;
 use crate::inode::raw_device;
 use crate::superblock;
 use seekless_cache::{ChangeId, Role};

@@ -1,6 +1,6 @@
 //! FFS in use: the format behind the operations of `seekless-live`.
 //!
-//! - `format`: the answers, and directory entries;
+//! - `format`: the answers; `typed`: directory entries;
 //! - `node`, `encode`: inodes from their bytes, and as bytes again;
 //! - `groups`: cylinder groups, their bytes in the cache and their counts; `allocator`: inodes and
 //!   blocks taken from them, as the policies choose;
@@ -8,6 +8,7 @@
 //! - `xattr`: extended attributes;
 //! - `take`, `snapshot`: the image that a new snapshot keeps; `release`: snapshots that become
 //!   empty files; `copies`: room for the copies that snapshots need;
+//! - `policies`: the policies by their names; `grow`: a volume that becomes larger;
 //! - `quotas`: quota files, read when the volume is mounted;
 //! - `mount`, `seal`: opening, closing, check hashes; `recovery`: after a crash, while it is in use.
 
@@ -17,18 +18,21 @@ mod copies;
 mod encode;
 mod format;
 mod groups;
+mod grow;
 mod linked;
 mod map;
 mod mount;
 mod node;
 #[cfg(test)]
 mod placing;
+mod policies;
 pub(crate) mod quotas;
 pub(crate) mod recovery;
 mod release;
 mod seal;
 mod snapshot;
 mod take;
+mod typed;
 mod xattr;
 
 pub use quotas::{QuotaFiles, keep_quotas};
@@ -40,11 +44,12 @@ use crate::quota_file::QuotaFile;
 use crate::superblock::Super;
 use allocator::Allocator;
 use copies::Copies;
-use format::Typed;
 use hashbrown::HashSet;
+use policies::PolicyNames;
 use seekless_live::{Limits, Live, Progress};
 use seekless_units::Ino;
 use std::sync::Arc;
+use typed::Typed;
 
 /// A UFS1 or UFS2 image in use.
 pub type FfsLive = Live<Ffs>;
@@ -79,6 +84,7 @@ pub struct Ffs {
     codec: Typed,
     copies: Copies,
     allocator: Allocator,
+    policies: PolicyNames,
     /// Inodes whose check hash was compared.
     verified_inodes: HashSet<Ino>,
     ignore_checksums: bool,

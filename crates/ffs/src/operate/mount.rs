@@ -1,12 +1,13 @@
 //! Opening an image for changes, and closing it again.
 
-use super::allocator::{Allocator, Policies};
+use super::allocator::Allocator;
 use super::copies::Copies;
-use super::format::Typed;
 use super::groups::{CylinderGroups, Trust};
 use super::map::Core;
+use super::policies::PolicyNames;
 use super::recovery::{self, is_clean};
 use super::seal::Sealer;
+use super::typed::Typed;
 use super::{Ffs, LiveOptions};
 use crate::journal::{self, Recovered};
 use crate::ondisk::{DIRECTORY_UNIT, ROOT, flag};
@@ -19,10 +20,6 @@ use seekless_device::{BlockDevice, Clock};
 use seekless_fs::FsError;
 use seekless_fs::term::{Term, Text};
 use seekless_live::{Limits, Progress};
-use seekless_placement::PolicyError;
-use seekless_placement::block::{self, Blkpref, OldBlkpref};
-use seekless_placement::directory::{self, OldDirpref};
-use seekless_placement::inode;
 use seekless_units::{GroupNo, Ino};
 use std::sync::Arc;
 
@@ -59,20 +56,14 @@ impl Ffs {
         if let Some(seal) = Sealer::of(&sb) {
             cache.blocks_mut().set_seal(seal);
         }
-        let unknown = |error: PolicyError| FsError::Invalid(error.to_string());
-        let (expected, seed) = (sb.expected(), options.seed);
-        let directories = directory::by_name(&options.directories, sb.ncg, expected, seed);
-        let inodes = directories
-            .and_then(|directories| inode::by_name(directories, options.inodes.as_deref()));
-        let old = options.directories == OldDirpref::NAME;
-        let usual = if old { OldBlkpref::NAME } else { Blkpref::NAME };
-        let blocks = options.blocks.as_deref().unwrap_or(usual);
-        let blocks = block::by_name(blocks, sb.zones(), seed);
-        let policies = Policies {
-            inodes: inodes.map_err(unknown)?,
-            blocks: blocks.map_err(unknown)?,
+        let names = PolicyNames {
+            directories: options.directories,
+            inodes: options.inodes,
+            blocks: options.blocks,
+            seed: options.seed,
             reallocblks: options.reallocblks,
         };
+        let policies = names.policies(&sb)?;
         let trust = match progress {
             Progress::UnderWay => Trust::Maps,
             _ if options.ignore_checksums => Trust::All,
@@ -85,6 +76,7 @@ impl Ffs {
             limits: limits(&sb),
             codec: Typed(Arc::clone(&sb)),
             allocator: Allocator::new(Arc::clone(&sb), groups, policies),
+            policies: names,
             copies: Copies::new(Arc::clone(&sb), origin),
             sb,
             verified_inodes: HashSet::new(),
@@ -93,6 +85,33 @@ impl Ffs {
             quota_files: Vec::new(),
         };
         Ok((format, core))
+    }
+
+    /// Goes on with the volume as it is on the device now, whose inodes and blocks are where they
+    /// were. All changes were written.
+    pub(super) fn reopen(&mut self, core: &mut Core) -> Result<(), FsError> {
+        let below = Arc::clone(self.copies.device().below());
+        let mut sb = Super::read(below.as_ref(), self.ignore_checksums)?;
+        // As it will be when it is closed.
+        (sb.flags, sb.clean) = (self.sb.flags, self.sb.clean);
+        let sb = Arc::new(sb);
+        let origin = Arc::new(Origin::with_listed(below, &sb, self.ignore_checksums)?);
+        let device: Arc<dyn BlockDevice> = origin.clone();
+        core.cache.blocks_mut().replace_device(device);
+        if let Some(seal) = Sealer::of(&sb) {
+            core.cache.blocks_mut().set_seal(seal);
+        }
+        let trust = if self.ignore_checksums { Trust::All } else { Trust::Hashes };
+        let mut groups = CylinderGroups::new(Arc::clone(&sb), trust);
+        groups.read_summaries(core)?;
+        let policies = self.policies.policies(&sb)?;
+        self.limits = limits(&sb);
+        self.codec = Typed(Arc::clone(&sb));
+        self.allocator = Allocator::new(Arc::clone(&sb), groups, policies);
+        self.copies = Copies::new(Arc::clone(&sb), origin);
+        self.verified_inodes = HashSet::new();
+        self.sb = sb;
+        Ok(())
     }
 
     /// Writes the superblock: in use, or clean as it was found.

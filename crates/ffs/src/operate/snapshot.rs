@@ -97,7 +97,7 @@ impl Ffs {
     /// [`FsError::NoSpace`] and [`FsError::Refused`], with the file unchanged; errors of the device.
     pub(super) fn fill_snapshot(&mut self, core: &mut Core, ino: Ino) -> Result<(), FsError> {
         let origin = Arc::clone(self.copies.device());
-        let device = origin.below();
+        let device = origin.below().as_ref();
         let image = self.image_of(core, device)?;
         let copied = image.copied()?;
         let numbered = self.sb.snapshot_blocks();

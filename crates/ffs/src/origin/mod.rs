@@ -118,7 +118,7 @@ impl Origin {
     ) -> Result<Self, FsError> {
         let origin = Self::new(device, Arc::clone(sb));
         for inode in listed(&origin.volume(ignore_checksums), is_kept)? {
-            origin.add(MapMut::new(Arc::clone(sb), &inode, origin.below())?);
+            origin.add(MapMut::new(Arc::clone(sb), &inode, origin.below().as_ref())?);
         }
         Ok(origin)
     }
@@ -133,8 +133,8 @@ impl Origin {
     }
 
     /// The device below. Writes to it are not copied.
-    pub(crate) fn below(&self) -> &dyn BlockDevice {
-        self.device.as_ref()
+    pub(crate) fn below(&self) -> &Arc<dyn BlockDevice> {
+        &self.device
     }
 
     /// The volume as it is on the device.
@@ -425,6 +425,10 @@ impl Origin {
 impl BlockDevice for Origin {
     fn len(&self) -> ByteLen {
         self.device.len()
+    }
+
+    fn extend(&self, len: ByteLen) -> Result<ByteLen, DeviceError> {
+        self.device.extend(len)
     }
 
     fn read(&self, at: Lba, buf: &mut [u8]) -> Result<(), DeviceError> {

@@ -17,9 +17,10 @@ use seekless_fs::acl::AclKind;
 use seekless_fs::operate::{NewFile, Operate, RenameMode, SetAttr, XattrMode};
 use seekless_fs::{FileKind, FsError, inode_flag};
 use seekless_host::check_request::{BEGIN_CHECK, CORRECT, Corrected, END_CHECK, decode_end};
+use seekless_host::growth_request::GROW;
 use seekless_host::snapshot_request::{LIST_SNAPSHOTS, Listed, RELEASE_SNAPSHOT, TAKE_SNAPSHOT};
 use seekless_host::tuning_request::{ADJUST, Adjustment, READ_JSON, READ_TEXT, TEXT_BYTES};
-use seekless_images::check_mounted;
+use seekless_images::{check_mounted, grow_mounted};
 use seekless_units::{ByteLen, Ino};
 use std::ffi::OsStr;
 use std::io;
@@ -70,6 +71,19 @@ impl LiveMount {
         }
         text.resize(TEXT_BYTES, 0);
         Ok(text)
+    }
+
+    /// Serves a request for growth on a thread of its own: contents that the kernel is to forget may
+    /// be read meanwhile.
+    fn answer_grow(&self, data: &[u8], reply: ReplyIoctl) {
+        let volume = self.volume.clone();
+        let wanted = grow_mounted::decode(data);
+        let serve = move || match wanted {
+            Some(wanted) => reply.ioctl(0, &grow_mounted::encode(volume.grow(wanted))),
+            None => reply.error(Errno::EINVAL),
+        };
+        // Without a thread, the reply is dropped with the closure: EIO.
+        let _ = std::thread::Builder::new().spawn(serve);
     }
 
     /// Serves a request for corrections on a thread of its own, which may wait for operations that are
@@ -453,6 +467,12 @@ impl Filesystem for LiveMount {
         if command == trim::FITRIM {
             return match is_in_charge(request) {
                 true => trim::answer(&self.volume, data, reply),
+                false => reply.error(Errno::EPERM),
+            };
+        }
+        if command == GROW {
+            return match is_in_charge(request) {
+                true => self.answer_grow(data, reply),
                 false => reply.error(Errno::EPERM),
             };
         }

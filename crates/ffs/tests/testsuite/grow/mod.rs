@@ -2,6 +2,7 @@
 //! were, whatever lay behind the volume, and wherever the growth is cut off.
 
 mod crash;
+mod in_use;
 mod refusals;
 mod same;
 mod storm;
@@ -12,7 +13,7 @@ use crate::replay::WALL;
 use crate::rules::freebsd;
 use crate::words::volume::{File, bytes_of, tree};
 use seekless_cache::{Config, Discipline};
-use seekless_device::{MemoryDevice, VirtualClock};
+use seekless_device::{BlockDevice, MemoryDevice, VirtualClock};
 use seekless_ffs::{CheckHashes, FfsLive, MakeOptions, Version, grow, make};
 use seekless_fs::growth::Growth;
 use seekless_fs::operate::{NewFile, Operate, Ownership};
@@ -115,14 +116,22 @@ fn files(device: &MemoryDevice) -> BTreeMap<String, File> {
 /// Changes a volume with the engine: files of many lengths are made, and every third that is there is
 /// removed. Ends early when the volume is full.
 fn change(device: &Arc<MemoryDevice>, seed: u64, count: u64) {
-    let config = Config::new(Discipline::SoftUpdates);
+    let mut live = in_use(device.clone(), Discipline::SoftUpdates);
+    change_in_use(&mut live, seed, count);
+    live.unmount().unwrap();
+}
+
+/// A volume open for changes.
+fn in_use(device: Arc<dyn BlockDevice>, discipline: Discipline) -> FfsLive {
     let clock = Arc::new(VirtualClock::new());
-    let mut live = FfsLive::open(device.clone(), clock, config, options()).unwrap();
+    FfsLive::open(device, clock, Config::new(discipline), options()).unwrap()
+}
+
+/// As [`change`], of a volume in use.
+fn change_in_use(live: &mut FfsLive, seed: u64, count: u64) {
     let root = live.root();
     let dir = format!("dir-{seed}-{count}");
-    let Ok(dir) = live.make(root, dir.as_bytes(), NewFile::Directory, OWNER) else {
-        return live.unmount().unwrap();
-    };
+    let Ok(dir) = live.make(root, dir.as_bytes(), NewFile::Directory, OWNER) else { return };
     let mut made: Vec<(Ino, String)> = Vec::new();
     let mut state = seed | 1;
     for n in 0..count {
@@ -140,5 +149,4 @@ fn change(device: &Arc<MemoryDevice>, seed: u64, count: u64) {
     for (_, name) in made.iter().step_by(3) {
         live.unlink(dir.ino, name.as_bytes()).unwrap();
     }
-    live.unmount().unwrap();
 }

@@ -15,12 +15,24 @@ use seekless_units::{ByteLen, Lba};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// Writes that are left before all fail.
-struct Failing {
+/// A device with a number of writes that are left before all fail.
+pub(crate) struct Failing {
     memory: Arc<MemoryDevice>,
     left: AtomicI64,
     /// A write that nobody waits for fails after it was taken.
     late: bool,
+}
+
+impl Failing {
+    /// One on which no write fails yet.
+    pub(crate) fn of(memory: Arc<MemoryDevice>, late: bool) -> Arc<Self> {
+        Arc::new(Self { memory, left: AtomicI64::new(i64::MAX), late })
+    }
+
+    /// Lets so many writes more succeed.
+    pub(crate) fn leave(&self, writes: i64) {
+        self.left.store(writes, Ordering::Relaxed);
+    }
 }
 
 /// The tickets of writes that will complete, and of those that will fail.
@@ -97,8 +109,7 @@ fn work(live: &mut FfsLive) -> (u64, FsError) {
 
 fn fails_after(writes: i64, shape: &Shape, discipline: Discipline, late: bool) {
     let memory = image(shape);
-    let failing =
-        Arc::new(Failing { memory: memory.clone(), left: AtomicI64::new(i64::MAX), late });
+    let failing = Failing::of(memory.clone(), late);
     let clock = Arc::new(VirtualClock::new());
     let device: Arc<dyn BlockDevice> = failing.clone();
     let mut config = Config::new(discipline);
@@ -107,7 +118,7 @@ fn fails_after(writes: i64, shape: &Shape, discipline: Discipline, late: bool) {
         config.capacity = ByteLen::new(64 << 10);
     }
     let mut live = FfsLive::open(device, clock, config, options()).unwrap();
-    failing.left.store(writes, Ordering::Relaxed);
+    failing.leave(writes);
     let (durable, error) = work(&mut live);
     let what = format!("{discipline} after {writes} writes, late: {late}");
     let is_io = matches!(error, FsError::Device(_) | FsError::Io { .. });

@@ -6,7 +6,7 @@
 
 mod clusters;
 mod crash;
-mod failing;
+pub(crate) mod failing;
 mod fsync;
 mod held;
 mod memory;
