@@ -294,19 +294,22 @@ mod tests {
     fn a_file_becomes_longer_under_its_lock() {
         let path = std::env::temp_dir().join(format!("seekless-longer-{}", std::process::id()));
         std::fs::write(&path, [7; 1000]).unwrap();
-        let short = FileDevice::open_locked(&path).unwrap();
-        let long = short.extended(ByteLen::new(4096)).unwrap();
-        drop(short);
+        let device = FileDevice::open_locked(&path).unwrap();
+        assert_eq!(device.extend(ByteLen::new(4096)).unwrap().get(), 4096);
         assert!(matches!(FileDevice::open_locked(&path), Err(DeviceError::InUse)));
         let mut buf = [1; 512];
-        long.read(Lba::new(7), &mut buf).unwrap();
-        assert_eq!((long.len().get(), buf), (4096, [0; 512]));
-        long.write(Lba::new(7), &[9; 512]).unwrap();
-        assert_eq!(long.extended(ByteLen::new(512)).unwrap().len().get(), 4096);
+        device.read(Lba::new(7), &mut buf).unwrap();
+        assert_eq!((device.len().get(), buf), (4096, [0; 512]));
+        device.write(Lba::new(7), &[9; 512]).unwrap();
+        assert_eq!(device.extend(ByteLen::new(512)).unwrap().get(), 4096);
         let reader = FileDevice::open(&path).unwrap();
-        assert!(matches!(reader.extended(ByteLen::new(8192)), Err(DeviceError::ReadOnly)));
+        assert!(matches!(reader.extend(ByteLen::new(8192)), Err(DeviceError::ReadOnly)));
         let held = std::fs::read(&path).unwrap();
         assert!(held.len() == 4096 && held[..1000] == [7; 1000] && held[3584..] == [9; 512]);
+        // Somebody else has made it longer.
+        File::options().write(true).open(&path).unwrap().set_len(5120).unwrap();
+        assert_eq!(device.len().get(), 4096);
+        assert_eq!(device.extend(ByteLen::ZERO).unwrap().get(), 5120);
         std::fs::remove_file(&path).unwrap();
     }
 

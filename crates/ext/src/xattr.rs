@@ -38,6 +38,8 @@ struct StoredAttribute<'a> {
     /// The bytes of the entry and of its value within their region.
     entry: Range<usize>,
     bytes: Range<usize>,
+    /// The value's whole words, with the bytes behind it, which its hash includes.
+    words: &'a [u8],
     place: Location,
 }
 
@@ -92,7 +94,9 @@ fn entries(
             _ => 0..0,
         };
         let entry = at..next;
-        found.push(StoredAttribute { name_index, name, value, hash, entry, bytes, place });
+        // Of a value at the end of its region, the last word may be cut off.
+        let words = region.get(bytes.start..bytes.end.min(region.len())).unwrap_or_default();
+        found.push(StoredAttribute { name_index, name, value, hash, entry, bytes, words, place });
         at = next;
     }
 }
@@ -219,9 +223,9 @@ impl StoredAttribute<'_> {
     /// Whether its hash is that of its name and value. That of a value in an inode of its own is
     /// not checked.
     fn is_whole(&self) -> bool {
-        let Value::Here(value) = self.value else { return true };
+        let Value::Here(_) = self.value else { return true };
         let words = || {
-            value.chunks(4).map(|chunk| {
+            self.words.chunks(4).map(|chunk| {
                 let mut word = [0; 4];
                 word.iter_mut().zip(chunk).for_each(|(to, &from)| *to = from);
                 u32::from_le_bytes(word)
@@ -491,6 +495,22 @@ impl<'a> AttributeReader<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The kernel hashes whole words (`ext4_xattr_hash_entry`); it pads values with zeros, but another
+    /// writer need not.
+    #[test]
+    fn a_hash_includes_the_rest_of_the_last_word() {
+        // The first value does not end with a word, the second one with its region.
+        for (len, rest, is_whole) in [(1u32, &b"wxy"[..], true), (1, b"", false), (4, b"", true)] {
+            let hash = entry_hash(b"a", [u32::from_le_bytes(*b"vwxy")]);
+            let fields = [0, len, hash].map(u32::to_le_bytes).concat();
+            let value = &b"vwxy"[..len as usize];
+            let name = b"a\0\0\0";
+            let region = [&[1, 1, 24, 0][..], &fields, name, &[0; 4], value, rest].concat();
+            let found = entries(&region, 0, Location::of(INNER)).unwrap();
+            assert_eq!(found[0].is_whole(), is_whole, "{len} {rest:?}");
+        }
+    }
 
     #[test]
     fn the_hash_of_changed_inline_data_goes_and_no_other() {

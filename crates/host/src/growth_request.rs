@@ -87,9 +87,9 @@ pub fn encode(answer: &Answer) -> Vec<u8> {
         Err(refused) => {
             debug_assert!(refused.kind > 0, "zero is no refusal");
             put(&mut bytes, &[refused.kind]);
-            let text = refused.why.as_bytes();
-            let len = refused.why.floor_char_boundary(text.len().min(BYTES - 24));
-            bytes[8..8 + len].copy_from_slice(&text[..len]);
+            let most = refused.why.len().min(BYTES - 24);
+            let text = (0..=most).rev().find_map(|len| refused.why.get(..len)).unwrap_or_default();
+            bytes[8..8 + text.len()].copy_from_slice(text.as_bytes());
         }
     }
     bytes.to_vec()

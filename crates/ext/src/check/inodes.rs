@@ -369,8 +369,11 @@ impl InodePass<'_> {
             self.checker.fix(Stage::Inodes, Fix::SealMap(inode.ino));
         }
         let Some(map) = map else {
-            if kind == FileKind::Symlink && has_target_inside(&inode.core) {
-                // Only `i_blocks` claims that the target lies in a block.
+            let has_map =
+                matches!(kind, FileKind::Regular | FileKind::Directory | FileKind::Symlink);
+            if !has_map || (kind == FileKind::Symlink && has_target_inside(&inode.core)) {
+                // Its attribute block is wrong, or only `i_blocks` claims that the target lies in a
+                // block.
                 self.sectors(inode, 0, attributes);
                 return Ok(false);
             }
@@ -670,8 +673,8 @@ impl InodePass<'_> {
         if inode.has_flag(flags::INLINE_DATA) || is_told {
             return Ok(());
         }
-        // An encrypted target begins with its length.
-        let is_encrypted = inode.has_flag(flags::ENCRYPT);
+        // An encrypted target begins with its length. A mark that is wrong is cleared.
+        let is_encrypted = self.checker.policies.contains_key(&inode.ino);
         let ends = |target: &[u8]| match target.first_chunk() {
             Some(len) if is_encrypted => {
                 let end = usize::from(u16::from_le_bytes(*len)) + size_of::<u16>();

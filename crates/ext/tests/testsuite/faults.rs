@@ -280,6 +280,10 @@ fn damage_without_checksums_is_named() {
             ("inode.unknown-kind", Debugfs("sif /a/file mode 0170777")),
             ("entry.kind", Debugfs("sif /a/file mode 0010644")),
             ("entry.unallocated", Debugfs("clri /a/other")),
+            // A symlink in a block, marked as encrypted on a volume without that.
+            ("inode.flags", Debugfs("sif /slow flags 0x800")),
+            // No file is lost with its attributes.
+            ("inode.block-range", Debugfs("mknod tty c 4 1; sif /tty file_acl 0x80000000")),
             ("inode.unreferenced", Debugfs("unlink /a/other")),
             ("directory.unconnected", Debugfs("unlink /sub")),
             ("directory.unconnected", Debugfs("clri /sub")),
@@ -678,6 +682,7 @@ fn damage_of_encryption_is_named() {
     judge(
         &base,
         &[
+            ("inode.encryption", Debugfs("sif /slow flags 0x80800")),
             ("inode.encryption", Bytes(Place::Inode(FILE), INDEX, &[1])),
             ("inode.encryption", Bytes(Place::Inode("/secret"), INDEX, &[1])),
             ("inode.encryption", Bytes(Place::Inode(FILE), VALUE, &[0])),
