@@ -125,10 +125,10 @@ def build(number, kind, image, scratch):
     sys.exit(f"{kind}: mtools makes no sound volume")
 
 
-def judge(seed, kind, volume, sound, scratch, keep):
-    """The row of a case."""
+def judge(seed, kind, damaged, sound, scratch, keep):
+    """The row of a case: the bytes of a damaged volume, and in words how."""
     scratch.mkdir()
-    data, told = damage(volume, seed, WEIGHTS)
+    data, told = damaged
     copy = scratch / "copy"
 
     def fresh():
@@ -169,27 +169,46 @@ RULES = CASES | {
 DIFFERENCES = [name for name in RULES if name not in ("clean after -y", "clean after fsck.fat -a")]
 
 
-def main():
-    args = options(__doc__).parse_args()
-    if args.keep:
-        args.keep.mkdir(parents=True, exist_ok=True)
-    with directory("fat-damages-") as scratch:
-        scratch = Path(scratch)
-        volumes = []
-        for number, kind in enumerate(KINDS):
+def prepare(kinds, scratch, keep):
+    """Volumes of kinds, and what is in each; makes the directory of --keep."""
+    if keep:
+        keep.mkdir(parents=True, exist_ok=True)
+    volumes = {}
+    for number, kind in enumerate(KINDS):
+        if kind in kinds:
             image = scratch / f"{number}.img"
             build(number, kind, image, scratch)
-            volumes.append((kind, Volume(image), manifest(image) or sys.exit(f"{kind} cannot be read")))
-        seeds = range(args.first, args.first + args.count)
+            volumes[kind] = Volume(image), manifest(image) or sys.exit(f"{kind} cannot be read")
+    return volumes
+
+
+def main():
+    args = options(__doc__).parse_args()
+    with directory("fat-damages-") as scratch:
+        scratch = Path(scratch)
+        volumes = prepare(KINDS, scratch, args.keep)
+        kinds = list(KINDS)
+
+        def row_of(seed):
+            kind = kinds[seed % len(kinds)]
+            volume, sound = volumes[kind]
+            return judge(seed, kind, damage(volume, seed, WEIGHTS), sound, scratch / str(seed), args.keep)
+
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            rows = list(pool.map(lambda it: judge(it, *volumes[it % len(volumes)], scratch / str(it), args.keep), seeds))
+            rows = list(pool.map(row_of, range(args.first, args.first + args.count)))
+    return report(rows, args)
+
+
+def report(rows, args):
+    """Prints the rows with a difference, and of how many each rule holds; the exit code."""
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1))
     for row in rows:
         broken = breaks(row, RULES, DIFFERENCES)
         if args.all or broken:
             print(describe(f"{row['seed']} {row['kind']}: {'; '.join(row['damage'])}", row, CODES, broken))
-    print(f"\n{len(rows)} damaged volumes of {len(volumes)} kinds, judged by {run('fsck.fat', '-n', '/dev/null')[1].splitlines()[0]}")
+    kinds = {row["kind"] for row in rows}
+    print(f"\n{len(rows)} damaged volumes of {len(kinds)} kinds, judged by {run('fsck.fat', '-n', '/dev/null')[1].splitlines()[0]}")
     print(f"fsck.fat -n finds something: {sum(row['theirs -n'] != 0 for row in rows)}; "
           f"fsck.fat -a does not end with 0 or 1 twice: {sum(not row['compared'] for row in rows)}")
     for name, holds in RULES.items():

@@ -57,47 +57,59 @@ def places(volume):
             yield kind, at, HEAD
 
 
-def changes(kind, volume, wanted):
-    """Places of words and their new values."""
+def changes(kind, volume, found, size=2):
+    """Places of words of `size` bytes and their new values, of the places that are found."""
     rng = random.Random(f"words {kind}")
-    for place, start, length in places(volume):
-        for at in range(start, start + length, 2):
-            old = volume.word(at, 2)
-            values = [0, 1, 0xFFFF, old ^ 0x8000, old ^ 1 << rng.randrange(16), rng.randrange(1 << 16)]
+    every, highest = (1 << 8 * size) - 1, 1 << 8 * size - 1
+    for place, start, length in found:
+        for at in range(start, start + length, size):
+            old = int.from_bytes(volume.bytes[at:at + size], "little")
+            values = [0, 1, every, old ^ highest, old ^ 1 << rng.randrange(8 * size), rng.randrange(1 << 8 * size)]
             for value in sorted({*values} - {old}):
-                if place in wanted:
-                    yield kind, place, start, at, value
+                yield kind, place, start, at, size, old, value
 
 
 def damage(volume, change):
     """The damaged bytes, and in words how."""
-    _, place, start, at, value = change
+    _, place, start, at, size, old, value = change
     data = bytearray(volume.bytes)
-    data[at:at + 2] = value.to_bytes(2, "little")
-    return bytes(data), [f"{place} at {start:#x}+{at - start:#x}: {volume.word(at, 2):#x} becomes {value:#x}"]
+    data[at:at + size] = value.to_bytes(size, "little")
+    return bytes(data), [f"{place} at {start:#x}+{at - start:#x}: {old:#x} becomes {value:#x}"]
+
+
+def word_options(text, kinds, places):
+    """The options that campaigns of words have in common."""
+    parser = options(text)
+    parser.set_defaults(count=sys.maxsize)
+    parser.add_argument("--every", type=int, default=1)
+    parser.add_argument("--kind", action="append", choices=kinds)
+    parser.add_argument("--place", action="append", choices=places)
+    return parser
+
+
+def campaign(found, volumes, judged, scratch, args):
+    """The rows of the changes that the options leave, each judged by `judged`."""
+    found = [it for it in found if not args.place or it[1] in args.place]
+    found = found[::args.every][args.first:args.first + args.count]
+
+    def row_of(case):
+        number, change = case
+        volume, sound = volumes[change[0]]
+        return judged(number, change[0], damage(volume, change), sound, scratch / f"case-{number}", args.keep)
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return list(pool.map(row_of, enumerate(found, args.first)))
 
 
 def main():
-    parser = options(__doc__)
-    parser.set_defaults(count=sys.maxsize)
-    parser.add_argument("--every", type=int, default=1)
-    parser.add_argument("--kind", action="append", choices=[*KINDS, *FURTHER])
-    parser.add_argument("--place", action="append", choices=PLACES)
+    parser = word_options(__doc__, [*KINDS, *FURTHER], PLACES)
     parser.add_argument("--strict", action="store_true")
     args = parser.parse_args()
     with directory("words-") as scratch:
         scratch = Path(scratch)
         volumes = prepare(args.kind or UNCHECKED, scratch, args.keep)
-        found = [it for kind in volumes for it in changes(kind, volumes[kind][0], args.place or PLACES)]
-        found = found[::args.every][args.first:args.first + args.count]
-
-        def row_of(case):
-            number, change = case
-            volume, sound = volumes[change[0]]
-            return judge(number, change[0], damage(volume, change), sound, scratch / f"case-{number}", args.keep)
-
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
-            rows = list(pool.map(row_of, enumerate(found, args.first)))
+        found = [it for kind, (volume, _) in volumes.items() for it in changes(kind, volume, places(volume))]
+        rows = campaign(found, volumes, judge, scratch, args)
     return report(rows, args)
 
 
