@@ -59,6 +59,7 @@ KINDS = {
 }
 WEIGHTS = {"boot": 10, "copy of boot": 3, "free clusters": 4, "fat": 34, "entry": 34, "long name": 8, "dots": 5, "unused": 3,
            "anywhere": 2}
+ZEROS = bytes(1 << 16)
 
 
 class Volume:
@@ -135,9 +136,9 @@ def judge(seed, kind, damaged, sound, scratch, keep):
         # Most is zeros, which are left out.
         with copy.open("wb") as out:
             out.truncate(len(data))
-            for at in range(0, len(data), 1 << 16):
-                piece = data[at:at + (1 << 16)]
-                if piece.count(0) != len(piece):
+            for at in range(0, len(data), len(ZEROS)):
+                piece = data[at:at + len(ZEROS)]
+                if piece != ZEROS[:len(piece)]:
                     out.seek(at)
                     out.write(piece)
 
