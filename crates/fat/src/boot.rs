@@ -102,11 +102,20 @@ pub(crate) fn is_medium(byte: u8) -> bool {
     byte == 0xF0 || byte >= 0xF8
 }
 
+/// Whether a boot sector begins with a jump, which Windows demands.
+pub(crate) fn has_jump(bpb: &Bpb) -> bool {
+    matches!(bpb.BS_jmpBoot, [0xEB | 0xE9, _, _])
+}
+
+/// Whether a boot sector ends with its signature, which Windows and FreeBSD demand.
+pub(crate) fn is_signed(bytes: &[u8]) -> bool {
+    slice(bytes, SIGNATURE_AT, 2) == Some(&SIGNATURE[..])
+}
+
 /// Field values that only a FAT volume has in this combination: a boot sector without them is
 /// something else, one with them that is inconsistent is damaged.
 fn looks_like(bytes: &[u8], bpb: &Bpb) -> bool {
-    let jump = matches!(bpb.BS_jmpBoot, [0xEB, _, _] | [0xE9, _, _]);
-    let signed = slice(bytes, SIGNATURE_AT, 2) == Some(&SIGNATURE[..]);
+    let (jump, signed) = (has_jump(bpb), is_signed(bytes));
     let media = is_medium(bpb.BPB_Media);
     let fats = (1..=4).contains(&bpb.BPB_NumFATs);
     jump && signed && media && fats && SECTORS.contains(&u32::from(bpb.BPB_BytsPerSec.get()))

@@ -1,15 +1,18 @@
 //! The boot sector that a check goes by: the one at the start; its copy, where that one is not
 //! usable; or the one at the start with fields that the sectors they name contradict.
 
+use super::layout::{self, Subdirectories};
 use super::problems;
-use crate::boot::{Boot, Width, is_medium};
+use crate::boot::{Boot, Width, has_jump, is_medium, is_signed};
+use crate::make::encode::jump_of;
 use crate::ondisk::{
     BOOT_SIZE, BPB32_AT, Bpb, Bpb32, FsInfo, INFO_LEAD, INFO_STRUCT, INFO_TRAIL, INFO32_AT,
+    SIGNATURE, SIGNATURE_AT,
 };
 use seekless_device::BlockDevice;
-use seekless_fs::FsError;
 use seekless_fs::check::Problem;
-use seekless_fs::field::{index, parse};
+use seekless_fs::field::{index, invalid, parse};
+use seekless_fs::{FsError, Location};
 use seekless_units::{BlockNo, ByteLen};
 use std::mem::offset_of;
 
@@ -46,19 +49,88 @@ impl BootSector {
         let mut this = match Boot::parse(&bytes, device.len().get()) {
             Ok(boot) => Self { boot, bytes, found: Vec::new() },
             Err(error @ (FsError::Corrupt { .. } | FsError::Unsupported(_))) => {
-                let Some((boot, bytes)) = copy.clone() else { return Err(error) };
-                let what = "it is not usable; its copy is".to_string();
-                Self { boot, bytes, found: vec![(problems::BOOT_UNUSABLE, what)] }
+                if let Some((boot, bytes)) = copy.clone() {
+                    let what = "it is not usable; its copy is".to_string();
+                    Self { boot, bytes, found: vec![(problems::BOOT_UNUSABLE, what)] }
+                } else if let Some((boot, bytes, what)) = layout::fitting(device, &bytes)? {
+                    Self { boot, bytes, found: vec![(problems::BOOT_LAYOUT, what)] }
+                } else {
+                    return Err(error);
+                }
             }
             Err(other) => return Err(other),
         };
+        this.mend_marks(device, copy.as_ref());
         this.mend_medium(device, copy.as_ref())?;
         this.count_fats(device, copy.as_ref())?;
+        this.mend_layout(device, copy.as_ref())?;
         if this.boot.width == Width::Fat32 {
             this.find_copy(device, copy.as_ref());
             this.find_info(device, copy.as_ref())?;
         }
         Ok(this)
+    }
+
+    /// Corrects a number with which no subdirectory of the root is where its name leads, or neither
+    /// a subdirectory nor the start of a FAT is found.
+    ///
+    /// # Errors
+    /// [`FsError::Corrupt`] where the root directory ends within a sector, which Linux and fsck.fat
+    /// refuse, and no subdirectory tells how long it is; [`FsError::Device`].
+    fn mend_layout(
+        &mut self,
+        device: &dyn BlockDevice,
+        copy: Option<&Copied>,
+    ) -> Result<(), FsError> {
+        let found = Subdirectories::of(device, &self.boot)?;
+        let (counted, per) = (self.boot.root_entries, self.boot.slots_per_sector());
+        let field = offset_of!(Bpb, BPB_RootEntCnt);
+        let has_fat = begins_as_fat(device, &self.boot, 0)?;
+        if found.are_elsewhere() || (found.are_none() && !has_fat) {
+            let copied = copy.filter(|(copied, _)| self.boot.is_fat32() && *copied != self.boot);
+            if let Some((copied, bytes)) = copied
+                && Subdirectories::of(device, copied)?.are_there()
+            {
+                let what = "by its copy, subdirectories are where their names lead".to_string();
+                (self.boot, self.bytes) = (copied.clone(), *bytes);
+                self.found.push((problems::BOOT_LAYOUT, what));
+                return Ok(());
+            }
+            if let Some((boot, bytes, what)) = layout::fitting(device, &self.bytes)? {
+                (self.boot, self.bytes) = (boot, bytes);
+                self.found.push((problems::BOOT_LAYOUT, what));
+                return Ok(());
+            }
+        } else if found.are_there() && !counted.is_multiple_of(per) {
+            // The rest of its last sector belongs to it in any case.
+            let whole = counted.next_multiple_of(per);
+            let value = u16::try_from(whole).unwrap_or(u16::MAX).to_le_bytes();
+            let what = format!("{counted} entries of the root directory instead of {whole}");
+            self.change(device, field, &value, (problems::BOOT_LAYOUT, what));
+        }
+        let counted = self.boot.root_entries;
+        if counted.is_multiple_of(per) {
+            return Ok(());
+        }
+        let place = Location::of("boot sector").in_block(BlockNo::ZERO);
+        Err(invalid("BPB_RootEntCnt", counted.into(), place))
+    }
+
+    /// Writes what systems demand of the beginning and the end of a boot sector.
+    fn mend_marks(&mut self, device: &dyn BlockDevice, copy: Option<&Copied>) {
+        let jump = |bytes: &[u8; BOOT_SIZE]| {
+            parse::<Bpb>(bytes, 0).filter(has_jump).map(|bpb| bpb.BS_jmpBoot)
+        };
+        if jump(&self.bytes).is_none() {
+            let copied = copy.filter(|_| self.boot.is_fat32()).and_then(|(_, bytes)| jump(bytes));
+            let jump = copied.unwrap_or_else(|| jump_of(self.boot.is_fat32()));
+            let what = "it does not begin with a jump".to_string();
+            self.change(device, 0, &jump, (problems::BOOT_MARKS, what));
+        }
+        if !is_signed(&self.bytes) {
+            let what = "it does not end with 0x55 and 0xAA".to_string();
+            self.change(device, SIGNATURE_AT, &SIGNATURE, (problems::BOOT_MARKS, what));
+        }
     }
 
     /// Compares the medium's byte with the copies of it, in the boot sector's copy and in the first
@@ -170,7 +242,7 @@ impl BootSector {
             }
             let mut bytes = [0; BOOT_SIZE];
             device.read_bytes(self.boot.byte_of(BlockNo::new(sector.into())), &mut bytes)?;
-            Ok(parse::<FsInfo>(&bytes, 0).is_some_and(|info| is_signed(&info)))
+            Ok(parse::<FsInfo>(&bytes, 0).is_some_and(|info| info_is_signed(&info)))
         };
         if is_info(named)? {
             return Ok(());
@@ -255,7 +327,7 @@ fn repeats_first_fat(device: &dyn BlockDevice, boot: &Boot, number: u32) -> Resu
 }
 
 /// Whether a sector of counts has its signatures.
-pub(super) fn is_signed(info: &FsInfo) -> bool {
+pub(super) fn info_is_signed(info: &FsInfo) -> bool {
     info.FSI_LeadSig.get() == INFO_LEAD
         && info.FSI_StrucSig.get() == INFO_STRUCT
         && info.FSI_TrailSig.get() == INFO_TRAIL

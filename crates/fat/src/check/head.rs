@@ -1,7 +1,7 @@
 //! The sectors in front of the files: the copy of the boot sector, the FATs compared with each
 //! other, the label, and the counts.
 
-use super::boot_sector::{STATE32_AT, is_signed};
+use super::boot_sector::{STATE32_AT, info_is_signed};
 use super::fat::FatEntries;
 use super::{Checker, problems};
 use crate::boot::{Boot, Width};
@@ -281,7 +281,7 @@ impl Checker {
         let Some(info) = parse::<FsInfo>(&bytes, 0) else { return Ok(()) };
         let place = Location::of("FSInfo").in_block(BlockNo::new(at.into()));
         let (found, free) = (info.FSI_Free_Count.get(), self.head.free);
-        if !is_signed(&info) {
+        if !info_is_signed(&info) {
             self.found(problems::FSINFO_SIGNATURE, "it has no signature".into(), place);
             self.head.info = true;
         } else if found != free && found != UNKNOWN {

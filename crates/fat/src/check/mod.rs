@@ -1,7 +1,7 @@
 //! Checks a whole image, and repairs the findings.
 //!
-//! 1. [`boot_sector`]: the boot sector that counts; [`head`]: its copy, and the FATs among each
-//!    other
+//! 1. [`boot_sector`], [`layout`]: the boot sector that counts; [`head`]: its copy, and the FATs
+//!    among each other
 //! 2. [`walk`], [`names`], [`sums`]: every directory with its entries and names
 //! 3. [`chains`]: the clusters of every file
 //! 4. [`lost`]: chains without a name
@@ -18,6 +18,7 @@ mod boot_sector;
 mod chains;
 mod fat;
 mod head;
+mod layout;
 mod lost;
 mod names;
 pub(crate) mod problems;
@@ -63,6 +64,10 @@ pub(super) struct Checker {
     /// The FAT that counts.
     fat: FatEntries,
     claimed: Bits,
+    /// Entries that may lead to clusters of others; theirs are checked last.
+    misled: VecDeque<walk::Found>,
+    /// Clusters followed to find these.
+    followed: u64,
     /// Clusters that led to a number of no cluster.
     astray: BTreeSet<u32>,
     /// The first clusters behind the lengths of files.
@@ -117,6 +122,8 @@ impl Checker {
             report: Report::default(),
             fat,
             claimed,
+            misled: VecDeque::new(),
+            followed: 0,
             astray: BTreeSet::new(),
             past: Vec::new(),
             is_blind: false,

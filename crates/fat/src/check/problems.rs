@@ -10,6 +10,21 @@ seekless_fs::problems! {
         question: Some("Restore the boot sector from its copy?"),
         repair: "it is restored",
     }
+    BOOT_MARKS = {
+        code: "boot.marks", phase: 0, preen: Preen::Stops,
+        text: "the boot sector does not begin with a jump, or does not end with the bytes 0x55 and \
+               0xAA: Windows and FreeBSD refuse the volume",
+        question: Some("Write the jump and these bytes?"),
+        repair: "they are written",
+    }
+    BOOT_LAYOUT = {
+        code: "boot.layout", phase: 0, preen: Preen::Stops,
+        text: "a number in the boot sector with which no subdirectory of the root is where its name \
+               leads, and another one with which they are; a root directory that ends within a \
+               sector",
+        question: Some("Correct the number?"),
+        repair: "the number is corrected, FAT32: or the boot sector is restored from its copy",
+    }
     BOOT_FATS = {
         code: "boot.fats", phase: 0, preen: Preen::Stops,
         text: "the boot sector counts more FATs than there are, or one where there are two",

@@ -16,6 +16,18 @@ use zerocopy::{FromZeros, IntoBytes};
 /// A slot with its byte on the device.
 type At = (u64, ShortEntry);
 
+/// An entry whose clusters are to be checked.
+pub(super) struct Found {
+    ino: Ino,
+    /// Its place.
+    byte: u64,
+    entry: ShortEntry,
+    /// The pieces of its long name.
+    pieces: Vec<At>,
+    /// The first cluster of its directory, as in `..`.
+    above: u32,
+}
+
 impl Checker {
     /// Walks the tree, one directory after the other.
     pub(super) fn check_tree(&mut self) -> Result<(), FsError> {
@@ -46,9 +58,13 @@ impl Checker {
             clusters,
             entry: None,
         });
-        while let Some(dir) = self.pending.pop_front() {
-            self.report.tally.directories += 1;
-            self.check_directory(&dir)?;
+        loop {
+            while let Some(dir) = self.pending.pop_front() {
+                self.report.tally.directories += 1;
+                self.check_directory(&dir)?;
+            }
+            let Some(misled) = self.misled.pop_front() else { break };
+            self.check_clusters(&misled);
         }
         self.report.tally.inodes = u64::from(self.files);
         Ok(())
@@ -424,29 +440,64 @@ impl Checker {
             self.edit(byte, &entry, |entry| entry.DIR_Attr ^= attr::DIRECTORY);
             entry.DIR_Attr ^= attr::DIRECTORY;
         }
-        if !entry.is_directory() {
-            self.check_file(ino, byte, &entry);
-            return Ok(());
+        let above = if dir.entry.is_none() { 0 } else { dir.first };
+        let found = Found { ino, byte, entry, pieces: pieces.to_vec(), above };
+        if self.is_misled(&entry)? {
+            self.misled.push_back(found);
+        } else {
+            self.check_clusters(&found);
         }
+        Ok(())
+    }
+
+    /// Whether an entry may lead to the clusters of another: a file to more or fewer than its length
+    /// needs, a directory to none with an entry for itself. Others with these clusters come first.
+    /// Chains are followed for as many clusters as the volume has.
+    fn is_misled(&mut self, entry: &ShortEntry) -> Result<bool, FsError> {
+        let is_fat32 = self.boot().root_cluster != 0;
+        let start = entry.first_cluster(is_fat32);
+        if !self.boot().is_cluster(start) {
+            return Ok(false);
+        }
+        if !entry.is_directory() {
+            let size = u64::from(entry.DIR_FileSize.get());
+            let wanted = size.div_ceil(self.boot().cluster_bytes());
+            let all = u64::from(self.boot().clusters);
+            if wanted > all || self.followed > all {
+                return Ok(wanted > all);
+            }
+            self.followed += wanted;
+            return Ok(!self.has_clusters(start, wanted));
+        }
+        let bytes = self.volume.sector(self.boot().sector_of(start))?;
+        let one = parse::<ShortEntry>(&bytes, 0);
+        Ok(one.is_none_or(|one| !is_dot(&one, 1, start, is_fat32)))
+    }
+
+    /// Checks the clusters of an entry. Those of a directory are checked later.
+    fn check_clusters(&mut self, found: &Found) {
+        let Found { ino, byte, ref entry, ref pieces, above } = *found;
+        if !entry.is_directory() {
+            self.check_file(ino, byte, entry);
+            return;
+        }
+        let place = self.entry_place(ino, byte);
         if entry.DIR_FileSize.get() != 0 {
             let what = format!("a directory with a length of {}", entry.DIR_FileSize.get());
             self.found(problems::DIRECTORY_LENGTH, what, place);
             self.report.set_values(entry.DIR_FileSize.get().into(), 0);
-            self.edit(byte, &entry, |entry| entry.DIR_FileSize = 0.into());
+            self.edit(byte, entry, |entry| entry.DIR_FileSize = 0.into());
         }
-        let start = entry.first_cluster(is_fat32);
+        let start = entry.first_cluster(self.boot().root_cluster != 0);
         let Claimed { mut clusters, .. } = self.claim(ino, start, None, place);
         self.limit_directory(&mut clusters, place);
         if clusters.is_empty() {
-            self.remove(byte, &entry, pieces);
-            return Ok(());
+            self.remove(byte, entry, pieces);
+            return;
         }
         debug_assert_eq!(clusters.first(), Some(&start), "the chain begins with its first");
         self.count(&clusters);
-        let is_root = dir.entry.is_none();
-        let above = if is_root { 0 } else { dir.first };
         self.pending.push_back(Pending { ino, first: start, above, clusters, entry: Some(byte) });
-        Ok(())
     }
 
     /// The fault of an entry that says directory and leads to a file, or the other way round: a

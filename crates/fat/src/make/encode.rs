@@ -16,6 +16,12 @@ use zerocopy::IntoBytes;
 
 /// A boot program that hands over to the next device (`int 18h`), and waits if that returns.
 const CODE: [u8; 5] = [0xCD, 0x18, 0xF4, 0xEB, 0xFD];
+
+/// The jump at the start of a boot sector, to the program behind its fields.
+pub(crate) fn jump_of(is_fat32: bool) -> [u8; 3] {
+    let code = if is_fat32 { CODE32_AT } else { CODE16_AT };
+    [0xEB, code as u8 - 2, 0x90]
+}
 /// `BS_OEMName`.
 const OEM_NAME: [u8; 8] = *b"SEEKLESS";
 /// `BS_VolLab` of a volume without a label.
@@ -107,7 +113,7 @@ impl Encoder<'_> {
             if is_fat32 { (CODE32_AT, INFO32_AT) } else { (CODE16_AT, INFO16_AT) };
         let fits = |value: u32| u16::try_from(value).unwrap_or(0);
         let bpb = Bpb {
-            BS_jmpBoot: [0xEB, code as u8 - 2, 0x90],
+            BS_jmpBoot: jump_of(is_fat32),
             BS_OEMName: OEM_NAME,
             BPB_BytsPerSec: fits(g.sector).into(),
             BPB_SecPerClus: g.spc as u8,

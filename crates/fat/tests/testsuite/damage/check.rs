@@ -511,6 +511,27 @@ fn a_file_that_is_marked_as_a_label_is_a_file_again() {
     }
 }
 
+/// An entry that leads to the start or into the middle of another file, and is met before that.
+#[test]
+fn an_entry_that_leads_into_another_chain_takes_nothing_from_it() {
+    for (mut patient, nth) in Patient::all().flat_map(|it| [(it.copy(), 0), (it, 1)]) {
+        let path = "/dir/below/a text with a long name.text";
+        let (contents, chain) = (patient.try_read(path).expect("read"), patient.chain(path));
+        patient.set_first("/STAYS", chain[nth]);
+        if let Some((clean, said)) = judge(&patient.bytes) {
+            assert!(!clean, "{said}");
+        }
+        let target = device(&patient);
+        repair(target.clone(), LostChains::Kept).expect("repair");
+        let after = Patient { bytes: bytes_of(target.as_ref()), ..patient.copy() };
+        assert_eq!(after.try_read(path).expect("read"), contents);
+        assert_eq!(&after.try_read("/FSCK0000.REC").expect("read")[..5], b"small");
+        if let Some((clean, said)) = judge(&after.bytes) {
+            assert!(clean, "{said}");
+        }
+    }
+}
+
 #[test]
 fn a_root_directory_whose_cluster_is_free_is_taken_again() {
     let mut patient = Patient::new("fat32");

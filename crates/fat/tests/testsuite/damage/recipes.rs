@@ -17,6 +17,7 @@ pub(crate) struct Recipe {
 }
 
 const ALL: &[u32] = &[12, 16, 32];
+const OLD: &[u32] = &[12, 16];
 const NEW: &[u32] = &[32];
 
 impl Patient {
@@ -67,7 +68,35 @@ pub(crate) fn all() -> Vec<Recipe> {
     add("the boot sector is of another version", NEW, &["boot.unusable"], false, true, |p| {
         p.put(42, &[1]);
     });
-    add("the boot sector has no medium", &[12, 16], &["boot.medium"], false, false, |p| {
+    add("the boot sector does not begin with a jump", OLD, &["boot.marks"], false, false, |p| {
+        p.put(0, &[0]);
+    });
+    add("the boot sector alone has no jump", NEW, &["boot.marks"], false, true, |p| {
+        p.put(0, &[0]);
+    });
+    add("the boot sector has no end", OLD, &["boot.marks"], false, false, |p| {
+        p.put(510, &[0x54]);
+    });
+    add("the boot sector alone has no end", NEW, &["boot.marks"], false, true, |p| {
+        p.put(511, &[0]);
+    });
+    add("the root directory is said to be longer", OLD, &["boot.layout"], false, true, |p| {
+        p.put(17, &[0x10, 3]);
+    });
+    add("the root directory is said to be shorter", OLD, &["boot.layout"], false, true, |p| {
+        p.put(17, &[0x20, 0]);
+    });
+    add("the root directory ends within a sector", OLD, &["boot.layout"], false, true, |p| {
+        p.put(17, &[0xF1, 1]);
+    });
+    add("clusters are said to be longer", ALL, &["boot.layout"], false, true, |p| {
+        p.put(13, &[2]);
+    });
+    add("FATs are said to begin later", ALL, &["boot.layout"], false, true, |p| {
+        let reserved = p.le16(14) as u8 + 1;
+        p.put(14, &[reserved]);
+    });
+    add("the boot sector has no medium", OLD, &["boot.medium"], false, false, |p| {
         p.put(21, &[7]);
     });
     add("the boot sector has no medium, its copy has", NEW, &["boot.medium"], false, true, |p| {
@@ -327,6 +356,10 @@ pub(crate) fn all() -> Vec<Recipe> {
         let at = p.short("/dir/below/a text with a long name.text");
         let pieces = p.first("/pieces") as u16;
         p.put(at + 26, &pieces.to_le_bytes());
+    });
+    add("a file begins within another", ALL, &["chain.shared", "chain.lost"], false, true, |p| {
+        let pieces = p.chain("/pieces");
+        p.set_first("/STAYS", pieces[1]);
     });
     add("a file leads into another", ALL, &["chain.shared", "chain.lost"], false, true, |p| {
         let (text, pieces) =

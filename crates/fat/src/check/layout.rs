@@ -1,0 +1,143 @@
+//! Whether the boot sector's numbers put the clusters where the root directory's entries lead, and
+//! the numbers that do.
+//!
+//! A subdirectory begins with an entry for itself, which has the number of its own cluster. Under
+//! wrong numbers no subdirectory of the root is where its name leads, and a repair by them would
+//! remove them all.
+
+use super::names;
+use crate::boot::Boot;
+use crate::entry::Slot;
+use crate::ondisk::{BOOT_SIZE, Bpb, ENTRY_SIZE, ShortEntry, first};
+use seekless_device::BlockDevice;
+use seekless_fs::FsError;
+use seekless_fs::field::{index, parse};
+use seekless_units::BlockNo;
+use zerocopy::IntoBytes;
+
+/// Most slots of a root directory that are searched for subdirectories, and most of these.
+const MOST_SLOTS: u32 = 1024;
+const MOST_FOUND: usize = 16;
+/// Most sectors in front of the first FAT, and of a FAT, that are tried.
+const MOST_RESERVED: u16 = 64;
+const MOST_FAT_SECTORS: u16 = 256;
+
+/// The subdirectories of a root directory.
+pub(super) struct Subdirectories {
+    /// First clusters in the entries of the root.
+    named: Vec<u32>,
+    /// How many of these begin with an entry for themselves.
+    there: usize,
+}
+
+impl Subdirectories {
+    pub(super) fn of(device: &dyn BlockDevice, boot: &Boot) -> Result<Self, FsError> {
+        let named = named_in_root(device, boot)?;
+        let mut there = 0;
+        for &cluster in &named {
+            let slot = slots(device, boot, boot.sector_of(cluster))?.into_iter().next();
+            there += usize::from(slot.is_some_and(|slot| {
+                slot.dots() == Some(1)
+                    && slot.is_directory()
+                    && slot.first_cluster(boot.is_fat32()) == cluster
+            }));
+        }
+        Ok(Self { named, there })
+    }
+
+    /// Whether none is where its name leads.
+    pub(super) fn are_elsewhere(&self) -> bool {
+        !self.named.is_empty() && self.there == 0
+    }
+
+    /// Whether the root has none.
+    pub(super) fn are_none(&self) -> bool {
+        self.named.is_empty()
+    }
+
+    /// Whether most are where their names lead.
+    pub(super) fn are_there(&self) -> bool {
+        self.there * 2 > self.named.len()
+    }
+}
+
+/// A boot sector with one other number, by which subdirectories are where their names lead: how it
+/// is read, its bytes, and in words the difference.
+pub(super) fn fitting(
+    device: &dyn BlockDevice,
+    bytes: &[u8; BOOT_SIZE],
+) -> Result<Option<(Boot, [u8; BOOT_SIZE], String)>, FsError> {
+    let Some(old) = parse::<Bpb>(bytes, 0) else { return Ok(None) };
+    for new in candidates(&old) {
+        let mut changed = *bytes;
+        if let Some(fields) = changed.get_mut(..size_of::<Bpb>()) {
+            fields.copy_from_slice(new.as_bytes());
+        }
+        let Ok(boot) = Boot::parse(&changed, device.len().get()) else { continue };
+        if Subdirectories::of(device, &boot)?.are_there() {
+            return Ok(Some((boot, changed, difference(&old, &new))));
+        }
+    }
+    Ok(None)
+}
+
+/// The fields with another number in one of those that say where clusters begin.
+fn candidates(old: &Bpb) -> impl Iterator<Item = Bpb> + use<> {
+    let old = *old;
+    let has_root = old.BPB_FATSz16.get() != 0;
+    let per_sector = old.BPB_BytsPerSec.get() >> 5;
+    let most = if has_root { MOST_FAT_SECTORS } else { 0 };
+    let fat_sectors = (1..=most).map(move |n| Bpb { BPB_FATSz16: n.into(), ..old });
+    let most = if has_root { u16::MAX.checked_div(per_sector).unwrap_or(0) } else { 0 };
+    let root = (1..=most).map(move |n| Bpb { BPB_RootEntCnt: (n * per_sector).into(), ..old });
+    let reserved = (1..=MOST_RESERVED).map(move |n| Bpb { BPB_RsvdSecCnt: n.into(), ..old });
+    let per_cluster = (0..8).map(move |shift| Bpb { BPB_SecPerClus: 1 << shift, ..old });
+    per_cluster.chain(root).chain(reserved).chain(fat_sectors)
+}
+
+/// In words, the number in which fields differ.
+fn difference(old: &Bpb, new: &Bpb) -> String {
+    let numbers = |bpb: &Bpb| {
+        [
+            (bpb.BPB_SecPerClus.into(), "sectors in a cluster"),
+            (bpb.BPB_RootEntCnt.get(), "entries of the root directory"),
+            (bpb.BPB_RsvdSecCnt.get(), "reserved sectors"),
+            (bpb.BPB_FATSz16.get(), "sectors of a FAT"),
+        ]
+    };
+    let pairs = numbers(old).into_iter().zip(numbers(new)).filter(|(old, new)| old != new);
+    pairs.map(|((old, name), (new, _))| format!("{old} {name} instead of {new}")).collect()
+}
+
+/// First clusters of the subdirectories of the root, by the first of its sectors.
+fn named_in_root(device: &dyn BlockDevice, boot: &Boot) -> Result<Vec<u32>, FsError> {
+    let is_fat32 = boot.is_fat32();
+    let start = if is_fat32 { boot.sector_of(boot.root_cluster) } else { boot.fixed_root().0 };
+    let most = if is_fat32 { boot.spc } else { MOST_SLOTS.div_ceil(boot.slots_per_sector()) };
+    let mut named = Vec::new();
+    for sector in (start.get()..u64::from(boot.total)).take(index(most)) {
+        for slot in slots(device, boot, BlockNo::new(sector))? {
+            if slot.DIR_Name.first() == Some(&first::END) || named.len() == MOST_FOUND {
+                return Ok(named);
+            }
+            let Some(Slot::Short(entry)) = Slot::parse(slot.as_bytes()) else { continue };
+            let cluster = entry.first_cluster(is_fat32);
+            let is_named = entry.is_directory() && !names::is_bad(&entry, true);
+            if is_named && boot.is_cluster(cluster) {
+                named.push(cluster);
+            }
+        }
+    }
+    Ok(named)
+}
+
+/// The slots in a sector of a directory.
+fn slots(
+    device: &dyn BlockDevice,
+    boot: &Boot,
+    sector: BlockNo,
+) -> Result<Vec<ShortEntry>, FsError> {
+    let mut bytes = vec![0; index(boot.sector)];
+    device.read_bytes(boot.byte_of(sector), &mut bytes)?;
+    Ok(bytes.chunks_exact(ENTRY_SIZE).filter_map(|slot| parse(slot, 0)).collect())
+}
