@@ -4,7 +4,7 @@
     bench/fat_words.py [--from N] [--count N] [--every N] [--kind KIND]... [--place PLACE]... [--all]
                        [--json FILE] [--keep DIR]
 
---every  every n-th change only, 1 without it
+--every  every n-th change only, 1 without it; 50 takes minutes
 --from   first of the changes that are left, 0 without it
 --count  how many of these, all without it
 --kind   only these kinds of volumes, see bench/fat_damages.py; all twelve without it
@@ -18,12 +18,13 @@ in use and free ones), and of entries of directories of each kind becomes 0, 1, 
 its highest bit or a random one changed, and a random number. The same arguments make the same changes.
 """
 
+import os
 import random
 import struct
 import sys
 from pathlib import Path
 
-from damages import directory
+from damages import TIME, directory
 from fat_damages import KINDS, judge, prepare, report
 from volumes import fat
 from words import campaign, changes, word_options
@@ -89,6 +90,8 @@ def places(kind, volume):
 
 def main():
     args = word_options(__doc__, KINDS, PLACES).parse_args()
+    # The time of mtools.
+    os.environ["SOURCE_DATE_EPOCH"] = TIME
     with directory("fat-words-") as scratch:
         scratch = Path(scratch)
         volumes = prepare(args.kind or KINDS, scratch, args.keep)
