@@ -102,12 +102,13 @@ pub(crate) fn is_medium(byte: u8) -> bool {
     byte == 0xF0 || byte >= 0xF8
 }
 
-/// Whether a boot sector begins with a jump, which Windows demands.
+/// Whether a boot sector begins with a jump, which Windows and macOS demand.
 pub(crate) fn has_jump(bpb: &Bpb) -> bool {
     matches!(bpb.BS_jmpBoot, [0xEB | 0xE9, _, _])
 }
 
-/// Whether a boot sector ends with its signature, which Windows and FreeBSD demand.
+/// Whether a boot sector ends with its signature, which FreeBSD and macOS demand
+/// (`mountmsdosfs`).
 pub(crate) fn is_signed(bytes: &[u8]) -> bool {
     slice(bytes, SIGNATURE_AT, 2) == Some(&SIGNATURE[..])
 }

@@ -627,6 +627,25 @@ mod tests {
     }
 
     #[test]
+    fn a_recovered_volume_grows() {
+        let mut bytes = vec![0; 16 << 20];
+        crashed().read(Lba::ZERO, &mut bytes[..8 << 20]).unwrap();
+        let device = Arc::new(MemoryDevice::new(bytes));
+        let (volume, recovery) = recovering(&device);
+        let grow = || volume.grow(Wanted { size: None, dry_run: false });
+        assert!(matches!(grow(), Err(FsError::Refused(_))), "it is not recovered yet");
+        recovery.unwrap().run().unwrap();
+        grow().unwrap();
+        let root = volume.lock().root();
+        for n in 0..40 {
+            let name = format!("dir-{n}");
+            volume.lock().make(root, name.as_bytes(), NewFile::Directory, OWNER).unwrap();
+        }
+        volume.unmount().unwrap();
+        assert!(is_in_order(&device));
+    }
+
+    #[test]
     fn one_that_is_clean_is_not_recovered() {
         let device = crashed();
         let (volume, recovery) = recovering(&device);

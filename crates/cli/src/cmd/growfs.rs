@@ -22,10 +22,11 @@ With --offset, --size says where it ends. On a disk with a partition table --par
 it; a BSD label in front of it is obeyed.
 
 An image must not be in use: for one that `seekless mount -o rw` has mounted, give the
-directory of the mount, and files stay open while it grows. One that was not cleanly unmounted,
-or has snapshots, a journal, or damage to the parts that would change, is left as it is. A last cylinder group without room
-for data is left out, as by growfs. If the command is interrupted, `seekless check -y` completes
-the growth, or takes it back; no file is lost.
+directory of the mount, and files stay open while it grows; -N writes its pending changes. A
+volume that was not cleanly unmounted, or has snapshots, a journal, or damage to the parts that
+would change, is left as it is. A last cylinder group without room for data is left out, as by
+growfs. If the command is interrupted, `seekless check -y` completes the growth, or takes it
+back; no file is lost.
 
 Examples:
   seekless growfs ufs.img --size 64M

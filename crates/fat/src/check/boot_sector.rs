@@ -116,7 +116,7 @@ impl BootSector {
         Err(invalid("BPB_RootEntCnt", counted.into(), place))
     }
 
-    /// Writes what systems demand of the beginning and the end of a boot sector.
+    /// Corrects the jump at the start of the boot sector and the signature at its end.
     fn mend_marks(&mut self, device: &dyn BlockDevice, copy: Option<&Copied>) {
         let jump = |bytes: &[u8; BOOT_SIZE]| {
             parse::<Bpb>(bytes, 0).filter(has_jump).map(|bpb| bpb.BS_jmpBoot)

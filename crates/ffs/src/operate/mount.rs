@@ -101,7 +101,12 @@ impl Ffs {
         if let Some(seal) = Sealer::of(&sb) {
             core.cache.blocks_mut().set_seal(seal);
         }
-        let trust = if self.ignore_checksums { Trust::All } else { Trust::Hashes };
+        let trust = match self.progress {
+            // A group that was not used since the recovery may still be as the crash has left it.
+            Progress::UnderWay | Progress::Sound => Trust::Maps,
+            _ if self.ignore_checksums => Trust::All,
+            Progress::None | Progress::NeedsCheck => Trust::Hashes,
+        };
         let mut groups = CylinderGroups::new(Arc::clone(&sb), trust);
         groups.read_summaries(core)?;
         let policies = self.policies.policies(&sb)?;

@@ -134,7 +134,8 @@ fn a_growth_can_be_cut_off_at_each_write() {
     cut_off_at_each_write(growing, [10; 4], 2);
 }
 
-/// It is not clean at any moment; a preen mends it unless a part has changed of what grows.
+/// The volume is marked as in use in each state. A preen suffices before and after the growth; between,
+/// a repair may be needed.
 #[test]
 fn a_growth_in_use_can_be_cut_off_at_each_write() {
     cut_off_at_each_write(growing_in_use, [0, 10, 10, 10], 3);
