@@ -10,6 +10,7 @@ mod make;
 mod mount;
 #[path = "../judges/mounted.rs"]
 mod mounted;
+mod one_byte;
 mod optimize;
 mod read;
 mod shapes;

@@ -1,7 +1,7 @@
 //! The boot sector that a check goes by: the one at the start; its copy, where that one is not
 //! usable; or the one at the start with fields that the sectors they name contradict.
 
-use super::layout::{self, Subdirectories};
+use super::layout::{self, RootLook, Subdirectories};
 use super::problems;
 use crate::boot::{Boot, Width, has_jump, is_medium, is_signed};
 use crate::make::encode::jump_of;
@@ -52,7 +52,7 @@ impl BootSector {
                 if let Some((boot, bytes)) = copy.clone() {
                     let what = "it is not usable; its copy is".to_string();
                     Self { boot, bytes, found: vec![(problems::BOOT_UNUSABLE, what)] }
-                } else if let Some((boot, bytes, what)) = layout::fitting(device, &bytes)? {
+                } else if let Some((boot, bytes, what)) = layout::fitting(device, &bytes, false)? {
                     Self { boot, bytes, found: vec![(problems::BOOT_LAYOUT, what)] }
                 } else {
                     return Err(error);
@@ -72,11 +72,11 @@ impl BootSector {
     }
 
     /// Corrects a number with which no subdirectory of the root is where its name leads, or neither
-    /// a subdirectory nor the start of a FAT is found.
+    /// the root directory nor the start of each FAT is found.
     ///
     /// # Errors
-    /// [`FsError::Corrupt`] where the root directory ends within a sector, which Linux and fsck.fat
-    /// refuse, and no subdirectory tells how long it is; [`FsError::Device`].
+    /// [`FsError::Corrupt`] where the root directory ends within a sector, which Linux refuses, and no
+    /// subdirectory tells how long it is; [`FsError::Device`].
     fn mend_layout(
         &mut self,
         device: &dyn BlockDevice,
@@ -85,18 +85,24 @@ impl BootSector {
         let found = Subdirectories::of(device, &self.boot)?;
         let (counted, per) = (self.boot.root_entries, self.boot.slots_per_sector());
         let field = offset_of!(Bpb, BPB_RootEntCnt);
-        let has_fat = begins_as_fat(device, &self.boot, 0)?;
-        if found.are_elsewhere() || (found.are_none() && !has_fat) {
-            let copied = copy.filter(|(copied, _)| self.boot.is_fat32() && *copied != self.boot);
-            if let Some((copied, bytes)) = copied
-                && Subdirectories::of(device, copied)?.are_there()
-            {
-                let what = "by its copy, subdirectories are where their names lead".to_string();
+        let copied = copy.filter(|(copied, _)| self.boot.is_fat32() && *copied != self.boot);
+        if let Some((copied, bytes)) = copied
+            && !found.are_there()
+            && begins_as_fat(device, copied, 0)?
+        {
+            let by_copy = Subdirectories::of(device, copied)?;
+            let is_better = by_copy.root() > found.root() && by_copy.are_none() == found.are_none();
+            if by_copy.are_there() || is_better {
+                let what = "by its copy, the root directory is where it should be".to_string();
                 (self.boot, self.bytes) = (copied.clone(), *bytes);
                 self.found.push((problems::BOOT_LAYOUT, what));
                 return Ok(());
             }
-            if let Some((boot, bytes, what)) = layout::fitting(device, &self.bytes)? {
+        }
+        let has_names = found.root() == RootLook::Names;
+        let is_bare = found.are_none() && !has_names && !begin_as_fats(device, &self.boot)?;
+        if found.are_elsewhere() || is_bare {
+            if let Some((boot, bytes, what)) = layout::fitting(device, &self.bytes, is_bare)? {
                 (self.boot, self.bytes) = (boot, bytes);
                 self.found.push((problems::BOOT_LAYOUT, what));
                 return Ok(());
@@ -178,11 +184,20 @@ impl BootSector {
             // Of two, the second may be damaged.
             1 | 2 => return Ok(()),
             counted => {
-                while fats < counted
-                    && (begins_as_fat(device, boot, fats)?
-                        || repeats_first_fat(device, boot, fats)?)
-                {
-                    fats += 1;
+                let (mut same, mut last) = (0, 0);
+                for number in 1..counted {
+                    let is_fat = begins_as_fat(device, boot, number)?
+                        || repeats_first_fat(device, boot, number)?;
+                    if is_fat {
+                        (same, last) = (same + 1, number);
+                    }
+                    if is_fat && number == fats {
+                        fats += 1;
+                    }
+                }
+                // One between others may be damaged.
+                if last + 1 == counted && same * 2 >= counted - 1 {
+                    fats = counted;
                 }
             }
         }
@@ -305,6 +320,11 @@ fn begins_as_fat(device: &dyn BlockDevice, boot: &Boot, number: u32) -> Result<b
     let mask = boot.width.mask();
     let wanted = (mask & !0xFF) | u32::from(boot.media);
     Ok(first_entry(device, boot, number)? & mask == wanted)
+}
+
+/// Whether FATs begin where the boot sector puts them: both, where there are several.
+pub(super) fn begin_as_fats(device: &dyn BlockDevice, boot: &Boot) -> Result<bool, FsError> {
+    Ok(begins_as_fat(device, boot, 0)? && (boot.fats == 1 || begins_as_fat(device, boot, 1)?))
 }
 
 /// Whether a sector of the first FAT, other than zeros, stands in the same place of another.

@@ -5,10 +5,11 @@
 //! wrong numbers no subdirectory of the root is where its name leads, and a repair by them would
 //! remove them all.
 
+use super::boot_sector::begin_as_fats;
 use super::names;
 use crate::boot::Boot;
 use crate::entry::Slot;
-use crate::ondisk::{BOOT_SIZE, Bpb, ENTRY_SIZE, ShortEntry, first};
+use crate::ondisk::{BOOT_SIZE, Bpb, ENTRY_SIZE, ShortEntry, attr, first};
 use seekless_device::BlockDevice;
 use seekless_fs::FsError;
 use seekless_fs::field::{index, parse};
@@ -22,12 +23,22 @@ const MOST_FOUND: usize = 16;
 const MOST_RESERVED: u16 = 64;
 const MOST_FAT_SECTORS: u16 = 256;
 
+/// How the first sector looks in which the root directory should be.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum RootLook {
+    /// Most is not the name of a file.
+    Other,
+    Empty,
+    Names,
+}
+
 /// The subdirectories of a root directory.
 pub(super) struct Subdirectories {
     /// First clusters in the entries of the root.
     named: Vec<u32>,
     /// How many of these begin with an entry for themselves.
     there: usize,
+    root: RootLook,
 }
 
 impl Subdirectories {
@@ -35,14 +46,15 @@ impl Subdirectories {
         let named = named_in_root(device, boot)?;
         let mut there = 0;
         for &cluster in &named {
-            let slot = slots(device, boot, boot.sector_of(cluster))?.into_iter().next();
-            there += usize::from(slot.is_some_and(|slot| {
-                slot.dots() == Some(1)
-                    && slot.is_directory()
-                    && slot.first_cluster(boot.is_fat32()) == cluster
-            }));
+            let slots = slots(device, boot, boot.sector_of(cluster))?;
+            there += usize::from(is_for(&slots, cluster, boot));
         }
-        Ok(Self { named, there })
+        let root = look(&slots(device, boot, root_start(boot))?);
+        Ok(Self { named, there, root })
+    }
+
+    pub(super) fn root(&self) -> RootLook {
+        self.root
     }
 
     /// Whether none is where its name leads.
@@ -61,11 +73,13 @@ impl Subdirectories {
     }
 }
 
-/// A boot sector with one other number, by which subdirectories are where their names lead: how it
-/// is read, its bytes, and in words the difference.
+/// A boot sector with one other number, by which FATs are where they should be and
+/// subdirectories where their names lead: how it is read, its bytes, and in words the difference.
+/// Without subdirectories, names in the root are enough if `names_suffice`.
 pub(super) fn fitting(
     device: &dyn BlockDevice,
     bytes: &[u8; BOOT_SIZE],
+    names_suffice: bool,
 ) -> Result<Option<(Boot, [u8; BOOT_SIZE], String)>, FsError> {
     let Some(old) = parse::<Bpb>(bytes, 0) else { return Ok(None) };
     for new in candidates(&old) {
@@ -74,7 +88,12 @@ pub(super) fn fitting(
             fields.copy_from_slice(new.as_bytes());
         }
         let Ok(boot) = Boot::parse(&changed, device.len().get()) else { continue };
-        if Subdirectories::of(device, &boot)?.are_there() {
+        if !begin_as_fats(device, &boot)? {
+            continue;
+        }
+        let found = Subdirectories::of(device, &boot)?;
+        let has_names = found.are_none() && found.root == RootLook::Names;
+        if found.are_there() || (names_suffice && has_names) {
             return Ok(Some((boot, changed, difference(&old, &new))));
         }
     }
@@ -109,10 +128,52 @@ fn difference(old: &Bpb, new: &Bpb) -> String {
     pairs.map(|((old, name), (new, _))| format!("{old} {name} instead of {new}")).collect()
 }
 
+/// The first sector of the root directory.
+fn root_start(boot: &Boot) -> BlockNo {
+    if boot.is_fat32() { boot.sector_of(boot.root_cluster) } else { boot.fixed_root().0 }
+}
+
+/// Whether a directory that begins with these slots is that of a cluster, though one byte of its
+/// own entry may be wrong.
+fn is_for(slots: &[ShortEntry], cluster: u32, boot: &Boot) -> bool {
+    let (Some(own), Some(parent)) = (slots.first(), slots.get(1)) else { return false };
+    let leads_here = own.first_cluster(boot.is_fat32()) == cluster;
+    let leads_nowhere = !boot.is_cluster(own.first_cluster(boot.is_fat32()));
+    let is_named = own.dots() == Some(1);
+    let has_parent = parent.dots() == Some(2) && parent.is_directory();
+    match (is_named, own.is_directory(), has_parent) {
+        (true, true, true) => leads_here || leads_nowhere,
+        (true, true, false) | (true, false, true) | (false, true, true) => leads_here,
+        _ => false,
+    }
+}
+
+/// How the slots at the start of a root directory look.
+fn look(slots: &[ShortEntry]) -> RootLook {
+    let (mut names, mut others) = (0usize, 0usize);
+    for slot in slots {
+        match Slot::parse(slot.as_bytes()) {
+            Some(Slot::End) => break,
+            Some(Slot::Short(entry))
+                if names::is_bad(&entry, true) || entry.DIR_Attr & !attr::LONG_NAME_MASK != 0 =>
+            {
+                others += 1;
+            }
+            Some(Slot::Short(_) | Slot::Label(_)) => names += 1,
+            _ => {}
+        }
+    }
+    match (names, others) {
+        (0, 0) => RootLook::Empty,
+        _ if names > others * 4 => RootLook::Names,
+        _ => RootLook::Other,
+    }
+}
+
 /// First clusters of the subdirectories of the root, by the first of its sectors.
 fn named_in_root(device: &dyn BlockDevice, boot: &Boot) -> Result<Vec<u32>, FsError> {
     let is_fat32 = boot.is_fat32();
-    let start = if is_fat32 { boot.sector_of(boot.root_cluster) } else { boot.fixed_root().0 };
+    let start = root_start(boot);
     let most = if is_fat32 { boot.spc } else { MOST_SLOTS.div_ceil(boot.slots_per_sector()) };
     let mut named = Vec::new();
     for sector in (start.get()..u64::from(boot.total)).take(index(most)) {

@@ -296,6 +296,8 @@ impl RepairWriter<'_> {
             let first = if boot.width == Width::Fat12 { cluster & !1 } else { cluster };
             let one = fat.raw_after(first, step);
             let (encoded, len) = match boot.width {
+                // Behind the last entry another FAT, or the root, begins.
+                Width::Fat12 if first >= boot.last_cluster() => (one & 0xFFF, 2),
                 Width::Fat12 => {
                     let two = fat.raw_after(first + 1, step);
                     ((one & 0xFFF) | (two & 0xFFF) << 12, 3)
