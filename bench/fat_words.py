@@ -27,7 +27,7 @@ from pathlib import Path
 from damages import TIME, directory
 from fat_damages import KINDS, judge, prepare, report
 from volumes import fat
-from words import campaign, changes, word_options
+from words import campaign, changes, judged, word_options
 
 PLACES = ["boot", "copy of boot", "free clusters", "fat", "file", "directory", "label", "long name", "dots", "unused"]
 # Entries of a kind, of clusters in use in a FAT, and of free ones.
@@ -96,7 +96,7 @@ def main():
         scratch = Path(scratch)
         volumes = prepare(args.kind or KINDS, scratch, args.keep)
         found = [it for kind, (volume, _) in volumes.items() for it in changes(kind, volume, places(kind, volume), 1)]
-        rows = campaign(found, volumes, judge, scratch, args)
+        rows = campaign(found, judged(judge, volumes, scratch, args.keep), args)
     return report(rows, args)
 
 

@@ -57,23 +57,23 @@ def places(volume):
             yield kind, at, HEAD
 
 
-def changes(kind, volume, found, size=2):
+def changes(kind, volume, found, size=2, order="little"):
     """Places of words of `size` bytes and their new values, of the places that are found."""
     rng = random.Random(f"words {kind}")
     every, highest = (1 << 8 * size) - 1, 1 << 8 * size - 1
     for place, start, length in found:
         for at in range(start, start + length, size):
-            old = int.from_bytes(volume.bytes[at:at + size], "little")
+            old = int.from_bytes(volume.bytes[at:at + size], order)
             values = [0, 1, every, old ^ highest, old ^ 1 << rng.randrange(8 * size), rng.randrange(1 << 8 * size)]
             for value in sorted({*values} - {old}):
-                yield kind, place, start, at, size, old, value
+                yield kind, place, start, at, size, order, old, value
 
 
 def damage(volume, change):
     """The damaged bytes, and in words how."""
-    _, place, start, at, size, old, value = change
+    _, place, start, at, size, order, old, value = change
     data = bytearray(volume.bytes)
-    data[at:at + size] = value.to_bytes(size, "little")
+    data[at:at + size] = value.to_bytes(size, order)
     return bytes(data), [f"{place} at {start:#x}+{at - start:#x}: {old:#x} becomes {value:#x}"]
 
 
@@ -87,18 +87,21 @@ def word_options(text, kinds, places):
     return parser
 
 
-def campaign(found, volumes, judged, scratch, args):
-    """The rows of the changes that the options leave, each judged by `judged`."""
+def campaign(found, row_of, args):
+    """The rows of the changes that the options leave: `row_of` gets the number of a change, and it."""
     found = [it for it in found if not args.place or it[1] in args.place]
     found = found[::args.every][args.first:args.first + args.count]
-
-    def row_of(case):
-        number, change = case
-        volume, sound = volumes[change[0]]
-        return judged(number, change[0], damage(volume, change), sound, scratch / f"case-{number}", args.keep)
-
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        return list(pool.map(row_of, enumerate(found, args.first)))
+        return list(pool.map(row_of, range(args.first, args.first + len(found)), found))
+
+
+def judged(judge, volumes, scratch, keep):
+    """The row of a change of one of the volumes, by a judge of bench/damages.py or bench/fat_damages.py."""
+    def row_of(number, change):
+        volume, sound = volumes[change[0]]
+        return judge(number, change[0], damage(volume, change), sound, scratch / f"case-{number}", keep)
+
+    return row_of
 
 
 def main():
@@ -109,7 +112,7 @@ def main():
         scratch = Path(scratch)
         volumes = prepare(args.kind or UNCHECKED, scratch, args.keep)
         found = [it for kind, (volume, _) in volumes.items() for it in changes(kind, volume, places(volume))]
-        rows = campaign(found, volumes, judge, scratch, args)
+        rows = campaign(found, judged(judge, volumes, scratch, args.keep), args)
     return report(rows, args)
 
 

@@ -250,6 +250,11 @@ impl Inode {
         Some(held.ok_or_else(|| range("di_size", self.len, wide(room), place)))
     }
 
+    /// The same inode with another length.
+    pub(crate) fn with_len(&self, len: u64) -> Self {
+        Self { len, ..self.clone() }
+    }
+
     /// `di_mode`: zero when it is not in use.
     pub(crate) fn mode(&self) -> u16 {
         self.mode

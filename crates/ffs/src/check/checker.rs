@@ -1,5 +1,6 @@
 //! The state of a check, which its passes share, and its findings.
 
+use super::claims::WrongNumber;
 use super::fix::{DirectorySlot, Fix, Fixes, Stage};
 use super::problems;
 use super::superblock::CheckedSuperblock;
@@ -46,6 +47,8 @@ pub(super) struct Checker {
     /// Fragments in use.
     pub(super) used: Bits,
     pub(super) seen: BTreeMap<Ino, CheckedInode>,
+    /// Block numbers that cannot stay, of files that are kept.
+    pub(super) wrong: BTreeMap<Ino, Vec<WrongNumber>>,
     /// How many inodes of each group were ever written.
     pub(super) written: Vec<u32>,
     /// The entry of the root named `lost+found`, and its inode.
@@ -71,6 +74,7 @@ impl Checker {
             fixes: Fixes::default(),
             used,
             seen: BTreeMap::new(),
+            wrong: BTreeMap::new(),
             written: Vec::new(),
             lost_found: None,
             lost_groups: Vec::new(),

@@ -10,6 +10,29 @@ use seekless_fs::field::{index, wide};
 use seekless_fs::{FileKind, FsError, Location};
 use seekless_units::{BlockNo, Extent, Ino};
 
+/// Wrong block numbers of a file that is kept, at most; with more it is cleared (`MAXBAD` in
+/// `fsck.h`). An indirect block with more is none.
+pub(super) const MOST_LOST: usize = 10;
+
+/// Where a block number stands.
+#[derive(Clone, Copy)]
+pub(super) enum NumberPlace {
+    /// In the inode: which of its fifteen.
+    Inode(usize),
+    /// In an indirect block: which of its numbers.
+    Indirect(BlockNo, u64),
+    /// In the inode: which of the two of extended attributes.
+    Attribute(usize),
+}
+
+/// A block number that cannot stay.
+#[derive(Clone, Copy)]
+pub(super) struct WrongNumber {
+    pub(super) at: NumberPlace,
+    /// The fragments, if another file has them too. Without, no file can have them.
+    pub(super) shared: Option<Extent>,
+}
+
 /// The claims of an inode, as it is walked.
 pub(super) struct Claims {
     ino: Ino,
@@ -19,13 +42,15 @@ pub(super) struct Claims {
     pub(super) blocks: u64,
     /// Blocks up to the last one mapped.
     pub(super) mapped: u64,
-    /// Some block number was wrong.
-    bad: bool,
+    /// Numbers that cannot stay.
+    pub(super) wrong: Vec<WrongNumber>,
+    /// What the blocks contain is not valid.
+    pub(super) invalid: bool,
     /// There are block numbers past the end.
     pub(super) beyond: bool,
     /// Fragments that other inodes claimed too.
     duplicates: u64,
-    /// Fragments that it was the first to claim, to be given back when it is bad.
+    /// Fragments that it was the first to claim, to be given back when it is cleared.
     taken: Vec<Extent>,
 }
 
@@ -36,7 +61,8 @@ impl Claims {
             fragments: 0,
             blocks,
             mapped: 0,
-            bad: false,
+            wrong: Vec::new(),
+            invalid: false,
             beyond: false,
             duplicates: 0,
             taken: Vec::new(),
@@ -44,13 +70,19 @@ impl Claims {
     }
 
     pub(super) fn are_sound(&self) -> bool {
-        !self.bad && self.duplicates == 0
+        self.wrong.is_empty() && !self.invalid
     }
 
-    fn take(&mut self, block: u64) {
+    /// Numbers that lead to no block that a file can have.
+    pub(super) fn lost(&self) -> usize {
+        self.wrong.iter().filter(|number| number.shared.is_none()).count()
+    }
+
+    fn take(&mut self, run: Extent) {
+        self.fragments += run.len;
         match self.taken.last_mut() {
-            Some(last) if last.end().get() == block => last.len += 1,
-            _ => self.taken.push(Extent::new(BlockNo::new(block), 1)),
+            Some(last) if last.end() == run.start => last.len += run.len,
+            _ => self.taken.push(run),
         }
     }
 }
@@ -67,6 +99,26 @@ pub(super) struct ClaimedTree {
 }
 
 impl Super {
+    /// Whether any of these fragments belongs to the volume itself.
+    fn is_metadata(&self, run: Extent) -> bool {
+        let overlaps = |other: Extent| run.start < other.end() && other.start < run.end();
+        overlaps(self.group_metadata(self.group_of(run.start))) || overlaps(self.summaries)
+    }
+
+    /// Whether a block may be an indirect one: most of its numbers, and all but a few, are those of
+    /// blocks.
+    fn is_indirect(&self, block: &[u8], is_snapshot: bool) -> bool {
+        let frags = u64::from(self.frag);
+        let is_block = |&number: &u64| {
+            number.is_multiple_of(frags) && number < self.size
+                || is_snapshot && matches!(number, BLK_NOCOPY | BLK_SNAP)
+        };
+        let numbers =
+            || (0..self.pointers()).map(|at| self.pointer(block, at)).filter(|&it| it != 0);
+        let (all, wrong) = (numbers().count(), numbers().filter(|it| !is_block(it)).count());
+        wrong <= MOST_LOST && wrong * 2 <= all
+    }
+
     /// The number of block numbers that are something else in an inode without blocks: a device's
     /// number, the target of a short symlink. `None` for an inode with blocks. (Readers also take a
     /// symlink without any blocks for a short one.)
@@ -85,6 +137,7 @@ impl Super {
 }
 
 impl InodePass<'_> {
+    /// Gives back all that an inode was the first to claim.
     pub(super) fn give_back(&mut self, claims: &Claims) {
         for run in &claims.taken {
             for block in run.start.get()..run.end().get() {
@@ -95,6 +148,10 @@ impl InodePass<'_> {
                 self.checker.used.clear(index(block));
             }
         }
+    }
+
+    /// Reports fragments that an inode claims and others claimed before.
+    pub(super) fn report_duplicates(&mut self, claims: &Claims) {
         if claims.duplicates > 0 {
             let what = format!("{} fragments are also used by another file", claims.duplicates);
             self.checker.found(problems::INODE_DUPLICATE_BLOCKS, what, place(claims.ino));
@@ -102,21 +159,29 @@ impl InodePass<'_> {
     }
 
     pub(super) fn data(&mut self, inode: &Inode, claims: &mut Claims) -> Result<(), FsError> {
-        for (at, &number) in (0u64..).zip(&inode.direct) {
-            self.data_block(inode, at, number, claims);
+        for (n, &number) in inode.direct.iter().enumerate() {
+            self.data_block(inode, wide(n), number, NumberPlace::Inode(n), claims);
         }
         let (mut first, mut span) = (wide(DIRECT), 1u64);
-        for (levels, &block) in (1u32..).zip(&inode.indirect) {
+        for ((n, levels), &block) in (DIRECT..).zip(1u32..).zip(&inode.indirect) {
             span *= self.checker.sb().pointers();
             if block != 0 {
-                self.tree(inode, ClaimedTree { block, first, span, levels }, claims)?;
+                let tree = ClaimedTree { block, first, span, levels };
+                self.tree(inode, tree, NumberPlace::Inode(n), claims)?;
             }
             first += span;
         }
         Ok(())
     }
 
-    fn data_block(&mut self, inode: &Inode, at: u64, number: u64, claims: &mut Claims) {
+    fn data_block(
+        &mut self,
+        inode: &Inode,
+        at: u64,
+        number: u64,
+        stands: NumberPlace,
+        claims: &mut Claims,
+    ) {
         if number == 0 {
             return;
         }
@@ -135,7 +200,7 @@ impl InodePass<'_> {
         let fsize = u64::from(self.checker.sb().fsize);
         let len = if at < wide(DIRECT) { left.div_ceil(fsize).min(frags) } else { frags };
         claims.mapped = claims.mapped.max(at + 1);
-        self.claim(Extent::new(BlockNo::new(number), len), claims);
+        self.claim(Extent::new(BlockNo::new(number), len), stands, claims);
     }
 
     /// A block past the file's end, in the inode or in an indirect block: the file's true end is
@@ -151,41 +216,51 @@ impl InodePass<'_> {
         }
     }
 
-    /// Claims a run of fragments within one block; whether it is sound and was unclaimed.
-    fn claim(&mut self, run: Extent, claims: &mut Claims) -> bool {
+    /// Claims a run of fragments within one block, to which the number at `stands` leads; whether it
+    /// is sound and was unclaimed.
+    fn claim(&mut self, run: Extent, stands: NumberPlace, claims: &mut Claims) -> bool {
         let frags = u64::from(self.checker.sb().frag);
         debug_assert!((1..=frags).contains(&run.len), "{} fragments of a block", run.len);
         let within = run.start.get() % frags;
         let place = place(claims.ino).in_block(run.start);
-        if run.start.checked_add(run.len).is_none_or(|end| end.get() > self.checker.sb().size) {
-            claims.bad = true;
-            let what = format!("block {} is past the end of the volume", run.start);
-            self.checker.found(problems::INODE_BLOCK_RANGE, what, place);
+        let what = if run
+            .start
+            .checked_add(run.len)
+            .is_none_or(|end| end.get() > self.checker.sb().size)
+        {
+            format!("block {} is past the end of the volume", run.start)
+        } else if within + run.len > frags {
+            format!("{} fragments at {} span two blocks", run.len, run.start)
+        } else {
+            return self.claim_block(run, stands, claims);
+        };
+        claims.wrong.push(WrongNumber { at: stands, shared: None });
+        self.checker.found(problems::INODE_BLOCK_RANGE, what, place);
+        false
+    }
+
+    /// Claims fragments of the volume, if none of them was claimed before; whether none was.
+    fn claim_block(&mut self, run: Extent, stands: NumberPlace, claims: &mut Claims) -> bool {
+        let blocks = || (run.start.get()..run.end().get()).map(index);
+        let claimed = blocks().filter(|&block| self.checker.used.get(block)).count();
+        if claimed > 0 {
+            claims.duplicates += wide(claimed);
+            let shared = (!self.checker.sb().is_metadata(run)).then_some(run);
+            claims.wrong.push(WrongNumber { at: stands, shared });
             return false;
         }
-        if within + run.len > frags {
-            claims.bad = true;
-            let what = format!("{} fragments at {} span two blocks", run.len, run.start);
-            self.checker.found(problems::INODE_BLOCK_RANGE, what, place);
-            return false;
+        for block in blocks() {
+            self.checker.used.set(block);
         }
-        let mut sound = true;
-        for block in run.start.get()..run.end().get() {
-            if self.checker.used.set(index(block)) {
-                claims.take(block);
-            } else {
-                claims.duplicates += 1;
-                sound = false;
-            }
-        }
-        claims.fragments += run.len;
-        sound
+        claims.take(run);
+        true
     }
 
     fn tree(
         &mut self,
         inode: &Inode,
         tree: ClaimedTree,
+        stands: NumberPlace,
         claims: &mut Claims,
     ) -> Result<(), FsError> {
         debug_assert!((1..=3).contains(&tree.levels), "three levels of indirect blocks");
@@ -195,14 +270,20 @@ impl InodePass<'_> {
         }
         let start = BlockNo::new(tree.block);
         let frags = u64::from(self.checker.sb().frag);
+        let run = Extent::new(start, frags);
         // A block that is claimed already was read before, or is no indirect block.
-        if !self.claim(Extent::new(start, frags), claims) {
-            claims.bad = true;
+        if !self.claim(run, stands, claims) {
             return Ok(());
         }
         let place = Location::of("indirect block").in_inode(inode.ino).in_block(start);
         let block = self.checker.volume.block(start, index(self.checker.sb().bsize), place)?;
         let pointers = self.checker.sb().pointers();
+        if !self.checker.sb().is_indirect(&block, inode.is_snapshot()) {
+            let what = "an indirect block with numbers of no blocks".to_string();
+            self.checker.found(problems::INODE_BLOCK_RANGE, what, place);
+            claims.wrong.push(WrongNumber { at: stands, shared: None });
+            return Ok(());
+        }
         let step = tree.span / pointers;
         for at in 0..pointers {
             let number = self.checker.volume.sb.pointer(&block, at);
@@ -210,12 +291,14 @@ impl InodePass<'_> {
             if number == 0 {
                 continue;
             }
+            let stands = NumberPlace::Indirect(start, at);
             if tree.levels == 1 {
-                self.data_block(inode, first, number, claims);
+                self.data_block(inode, first, number, stands, claims);
                 continue;
             }
             let levels = tree.levels - 1;
-            self.tree(inode, ClaimedTree { block: number, first, span: step, levels }, claims)?;
+            let below = ClaimedTree { block: number, first, span: step, levels };
+            self.tree(inode, below, stands, claims)?;
         }
         Ok(())
     }
@@ -227,13 +310,14 @@ impl InodePass<'_> {
         let len = u64::from(inode.ext_len);
         let mut claims = Claims::of(inode.ino, len.div_ceil(bsize));
         if len > bsize * 2 {
-            claims.bad = true;
+            claims.invalid = true;
             let what = format!("{len} bytes of extended attributes");
             self.checker.found(problems::INODE_ATTRIBUTES, what, place(inode.ino));
         }
-        for (at, &number) in (0u64..).zip(&inode.ext_blocks) {
+        for (n, &number) in inode.ext_blocks.iter().enumerate() {
+            let at = wide(n);
             let here = (len - len.min(at * bsize)).min(bsize);
-            if number == 0 || claims.bad {
+            if number == 0 || claims.invalid {
                 continue;
             }
             if here == 0 {
@@ -241,19 +325,20 @@ impl InodePass<'_> {
                 continue;
             }
             let run = Extent::new(BlockNo::new(number), here.div_ceil(fsize));
-            self.claim(run, &mut claims);
+            self.claim(run, NumberPlace::Attribute(n), &mut claims);
         }
         if len > 0
             && claims.are_sound()
             && let Err(error @ FsError::Corrupt { .. }) = self.checker.volume.xattrs(inode)
         {
-            claims.bad = true;
+            claims.invalid = true;
             let (what, place) = error.finding(place(inode.ino));
             self.checker.found(problems::INODE_ATTRIBUTES, what, place);
         }
-        if !claims.are_sound() {
+        self.report_duplicates(&claims);
+        if claims.invalid || claims.lost() > 0 {
             self.give_back(&claims);
-            claims = Claims { bad: true, ..Claims::of(inode.ino, 0) };
+            claims = Claims { invalid: true, ..Claims::of(inode.ino, 0) };
             self.checker.fix(Stage::Inodes, Fix::DropAttributes(inode.ino));
         }
         claims

@@ -23,6 +23,8 @@ pub(super) enum Fix {
     Initialise(GroupNo, u32),
     /// Make an inode unused.
     Clear(Ino),
+    /// Drop block numbers that lead nowhere, and copy the blocks that another file has too.
+    Map(Ino),
     /// Set a file's length, in bytes, and drop block numbers past it.
     Trim(Ino, u64),
     /// Set its length, in bytes.
@@ -81,6 +83,8 @@ pub(super) enum Stage {
     Heads,
     /// Inodes: the owners of blocks.
     Inodes,
+    /// Block numbers that cannot stay, now that the owners of all other blocks are known.
+    Maps,
     /// Entries of directories.
     Names,
     /// The root, and unconnected directories.

@@ -1,13 +1,13 @@
 //! Phase 1: every inode, and the blocks it claims.
 
 use super::checker::{CheckedInode, Checker};
-use super::claims::Claims;
+use super::claims::{Claims, MOST_LOST, WrongNumber};
 use super::fix::{Fix, Stage};
 use super::problems;
 use crate::alloc::head_layout_of;
 use crate::group::Group;
 use crate::inode::Inode;
-use crate::ondisk::{CylinderGroup, DIRECT, DIRECTORY_UNIT, SNAPSHOT, check_hash};
+use crate::ondisk::{CylinderGroup, DIRECT, SNAPSHOT, check_hash};
 use crate::origin::check_len;
 use crate::superblock::Format;
 use seekless_fs::field::{index, wide};
@@ -23,11 +23,15 @@ pub(super) fn place(ino: Ino) -> Location {
 /// Phase 1: every inode, and the blocks that it claims.
 pub(super) struct InodePass<'a> {
     pub(super) checker: &'a mut Checker,
+    /// Fragments that maps may still have that are read a second time, for their length: a hostile
+    /// image has one map in all of its inodes.
+    pub(super) to_be_measured: u64,
 }
 
 impl<'a> InodePass<'a> {
     pub(super) fn new(checker: &'a mut Checker) -> Self {
-        Self { checker }
+        let to_be_measured = checker.sb().size;
+        Self { checker, to_be_measured }
     }
 
     pub(super) fn inodes(&mut self) -> Result<(), FsError> {
@@ -243,46 +247,86 @@ impl<'a> InodePass<'a> {
     }
 
     /// Claims an inode's blocks; whether any of their places is wrong. Of two inodes that claim a
-    /// block the first one keeps it, and the volume's own blocks are nobody's; the other inode
-    /// keeps none of its blocks.
+    /// block the first one keeps it, and the other gets a copy; the volume's own blocks are
+    /// nobody's.
     fn blocks(&mut self, inode: &Inode, kind: FileKind) -> Result<bool, FsError> {
-        if let Some(fix) = self.wrong_length(inode, kind) {
+        if let Some(fix) = self.wrong_length(inode, kind)? {
             self.checker.fix(Stage::Inodes, fix);
             return Ok(true);
         }
-        let mut claims =
-            Claims::of(inode.ino, inode.len.div_ceil(u64::from(self.checker.sb().bsize)));
-        let kept = self.checker.sb().numbers_kept(inode);
-        let mapped = kept.is_none();
-        match kept {
-            None => self.data(inode, &mut claims)?,
-            Some(kept) => self.no_blocks(inode, kept, &mut claims),
+        let mut claims = self.claims(inode)?;
+        if let Some(len) = self.likely_length(inode, kind, &claims)? {
+            self.give_back(&claims);
+            claims = self.claims(&inode.with_len(len))?;
+            self.checker.fix(Stage::Inodes, Fix::Length(inode.ino, len));
         }
-        if !claims.are_sound() {
+        self.report_duplicates(&claims);
+        let target = match kind {
+            FileKind::Symlink => self.target_in_block(inode)?,
+            _ => None,
+        };
+        if self.is_beyond_repair(inode, kind, &claims, target) {
             self.give_back(&claims);
             self.checker.fix(Stage::Inodes, Fix::Clear(inode.ino));
             return Ok(true);
         }
-        if kind == FileKind::Symlink && mapped && inode.direct_block(0).is_none() {
+        let is_mapped = self.checker.sb().numbers_kept(inode).is_none();
+        if kind == FileKind::Symlink && is_mapped && inode.direct_block(0).is_none() {
             let what = "symlink without a target".to_string();
             self.checker.unexpected(problems::INODE_LENGTH, what, place(inode.ino));
             self.checker.fix(Stage::Inodes, Fix::Clear(inode.ino));
             return Ok(true);
         }
-        if kind == FileKind::Regular && !inode.is(SNAPSHOT) && !claims.beyond {
+        let is_sound = claims.are_sound();
+        if is_sound && kind == FileKind::Regular && !inode.is(SNAPSHOT) && !claims.beyond {
             self.hole_at_the_end(inode, &claims);
         }
         let area = self.attributes(inode);
         claims.beyond |= area.beyond;
         claims.fragments += area.fragments;
-        if claims.beyond {
+        let wrong: Vec<WrongNumber> = claims.wrong.iter().chain(&area.wrong).copied().collect();
+        if !wrong.is_empty() {
+            self.checker.wrong.insert(inode.ino, wrong);
+            self.checker.fix(Stage::Maps, Fix::Map(inode.ino));
+        } else if claims.beyond {
             self.checker.fix(Stage::Inodes, Fix::Trim(inode.ino, inode.len));
         } else if area.are_sound() {
             self.sectors(inode, claims.fragments);
         }
         let blocks = &mut self.checker.report.tally.blocks;
         *blocks += claims.fragments;
-        Ok(false)
+        Ok(!is_sound)
+    }
+
+    /// Claims the blocks of an inode's contents.
+    fn claims(&mut self, inode: &Inode) -> Result<Claims, FsError> {
+        let mut claims =
+            Claims::of(inode.ino, inode.len.div_ceil(u64::from(self.checker.sb().bsize)));
+        match self.checker.sb().numbers_kept(inode) {
+            None => self.data(inode, &mut claims)?,
+            Some(kept) => self.no_blocks(inode, kept, &mut claims),
+        }
+        Ok(claims)
+    }
+
+    /// Whether nothing of a file can be kept, or more of its block numbers are wrong than one
+    /// accident leaves. `target` is the length of a symlink's target in its block.
+    fn is_beyond_repair(
+        &self,
+        inode: &Inode,
+        kind: FileKind,
+        claims: &Claims,
+        target: Option<u64>,
+    ) -> bool {
+        let lost = claims.lost();
+        let shared = claims.wrong.len() - lost;
+        let nothing_is_left = claims.fragments == 0 && shared == 0;
+        !claims.are_sound()
+            && (nothing_is_left
+                || lost > MOST_LOST
+                || wide(shared) > self.checker.sb().pointers()
+                || inode.is(SNAPSHOT)
+                || kind == FileKind::Symlink && (lost > 0 || target != Some(inode.len)))
     }
 
     /// A file's last block is never a hole. A crash may leave one if the number of the last block
@@ -324,69 +368,5 @@ impl<'a> InodePass<'a> {
             self.checker.report.set_values(inode.sectors(), sectors);
             self.checker.fix(Stage::Inodes, Fix::Sectors(inode.ino, sectors));
         }
-    }
-
-    /// The longest file of a type (`chkfilesize`): as long as block numbers have room for, on UFS1
-    /// with block numbers of the file that have 30 bits, and for directories up to the maximum of
-    /// an `int`.
-    fn longest(&self, kind: FileKind) -> u64 {
-        let pointers = self.checker.sb().pointers();
-        let levels: u64 = (1..=3).map(|level| pointers.pow(level)).sum();
-        let blocks = wide(DIRECT) + levels;
-        let blocks = match self.checker.sb().format {
-            Format::Ufs1 => blocks.min(1 << 30),
-            Format::Ufs2 => blocks,
-        };
-        let bytes = blocks * u64::from(self.checker.sb().bsize) - 1;
-        let most = match kind {
-            FileKind::Directory => u64::from(i32::MAX.cast_unsigned()),
-            _ => i64::MAX.cast_unsigned(),
-        };
-        bytes.min(most)
-    }
-
-    /// The repair of an impossible length.
-    fn wrong_length(&mut self, inode: &Inode, kind: FileKind) -> Option<Fix> {
-        let place = place(inode.ino);
-        let is_special =
-            !matches!(kind, FileKind::Regular | FileKind::Directory | FileKind::Symlink);
-        if is_special && inode.len != 0 {
-            let what = format!("length {} of a file that has no contents", inode.len);
-            self.checker.unexpected(problems::INODE_LENGTH, what, place);
-            return Some(Fix::Length(inode.ino, 0));
-        }
-        let no_device = match self.checker.sb().format {
-            Format::Ufs1 => u64::from(u32::MAX),
-            Format::Ufs2 => u64::MAX,
-        };
-        let is_device = matches!(kind, FileKind::CharDevice | FileKind::BlockDevice);
-        if is_device && inode.direct.first() == Some(&no_device) {
-            let what = "a device file without a device number (NODEV)".to_string();
-            self.checker.found(problems::INODE_DEVICE, what, place);
-            return Some(Fix::Clear(inode.ino));
-        }
-        let longest = self.longest(kind);
-        if inode.len > longest {
-            let what = format!("length {} is more than {longest}", inode.len);
-            self.checker.unexpected(problems::INODE_LENGTH, what, place);
-            return Some(Fix::Clear(inode.ino));
-        }
-        let unit = wide(DIRECTORY_UNIT);
-        let odd = inode.len == 0 || !inode.len.is_multiple_of(unit);
-        if kind == FileKind::Directory && odd {
-            let what = format!("directory length {}", inode.len);
-            self.checker.unexpected(problems::INODE_LENGTH, what, place);
-            let len = inode.len.max(1).next_multiple_of(unit);
-            return Some(match inode.direct_block(0) {
-                Some(_) => Fix::Length(inode.ino, len),
-                None => Fix::Clear(inode.ino),
-            });
-        }
-        if kind == FileKind::Symlink && inode.len > u64::from(self.checker.sb().bsize) {
-            let what = format!("symlink length {}", inode.len);
-            self.checker.unexpected(problems::INODE_LENGTH, what, place);
-            return Some(Fix::Clear(inode.ino));
-        }
-        None
     }
 }

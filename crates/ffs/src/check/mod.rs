@@ -1,7 +1,7 @@
 //! Checks a whole image in the five phases of `fsck_ffs` (McKusick and Kowalski, "Fsck - The UNIX
 //! File System Check Program", 1985).
 //!
-//! 1. [`inodes`], [`claims`]: every inode and the blocks it claims
+//! 1. [`inodes`], [`lengths`], [`claims`]: every inode and the blocks it claims
 //! 2. [`names`]: every directory and the inodes of its entries
 //! 3. [`connectivity`]: directories that are not connected to the root
 //! 4. [`links`]: link counts
@@ -25,6 +25,7 @@ mod fix;
 mod groups;
 mod inodes;
 mod journaled;
+mod lengths;
 mod links;
 mod names;
 pub(crate) mod problems;

@@ -133,8 +133,9 @@ seekless_fs::problems! {
         text: "an impossible length; a length of a pipe, socket or device; a symlink without its \
                block; a directory without a length or blocks",
         question: Some("Correct the length, or clear the inode?"),
-        repair: "a directory's length is rounded up, that of a pipe, socket or device becomes \
-                 zero; other inodes are cleared",
+        repair: "a directory's length is rounded up, that of a pipe, socket or device becomes zero, a \
+                 file or directory longer than any gets the length of its map; other inodes are \
+                 cleared",
     }
     INODE_DEVICE = {
         code: "inode.device", phase: 1, preen: Preen::Stops,
@@ -145,21 +146,23 @@ seekless_fs::problems! {
     INODE_BLOCK_RANGE = {
         code: "inode.block-range", phase: 1, preen: Preen::Stops,
         text: "a block outside the volume, or one that crosses a block boundary",
-        question: Some("Clear the inode?"),
-        repair: "it is cleared",
+        question: Some("Drop the block number?"),
+        repair: "the file gets a hole there; it is cleared if nothing else of it is left, if more than ten \
+                 of its block numbers are wrong, or if it is a symlink",
     }
     INODE_DUPLICATE_BLOCKS = {
         code: "inode.duplicate-blocks", phase: 1, preen: Preen::Stops,
         text: "a block that belongs to another inode, or to the volume's metadata",
-        question: Some("Clear the inode?"),
-        repair: "the later claimer is cleared, see below",
+        question: Some("Copy the block?"),
+        repair: "the later claimer gets a copy, see below",
     }
     INODE_BLOCK_PAST_END = {
         code: "inode.block-past-end", phase: 1, preen: Preen::Stops,
         text: "block numbers past the end; in sockets, pipes, devices and short symlinks, \
                anything except the device number or the target",
-        question: Some("Clear the block numbers?"),
-        repair: "they are set to zero",
+        question: Some("Correct the length, or clear the block numbers?"),
+        repair: "the file gets the length of its map if `di_blocks` counts all of that; else they are \
+                 set to zero",
     }
     INODE_SIZE_PAST_BLOCKS = {
         code: "inode.size-past-blocks", phase: 1, preen: Preen::Depends("from block 12 on"),

@@ -15,6 +15,7 @@ mod folder;
 mod groups;
 mod heads;
 mod lost;
+mod map;
 mod space;
 mod superblock;
 mod trim;
@@ -34,6 +35,7 @@ use seekless_fs::field::wide;
 use seekless_fs::patches::Patches;
 use seekless_fs::{FileKind, FsError};
 use seekless_units::Ino;
+use space::RepairAllocator;
 use std::collections::{BTreeSet, HashSet};
 use std::io;
 use std::sync::Arc;
@@ -233,6 +235,7 @@ impl Repair {
 
     fn apply_all(&mut self, checker: &Checker) -> Result<(), FsError> {
         let mut orphans = Vec::new();
+        let mut space = RepairAllocator::new(checker);
         let dots = |fix: &Fix| if let Fix::Dots(dir) = fix { Some(*dir) } else { None };
         let fixes = checker.fixes.first(&TOGETHER);
         let rewritten: BTreeSet<Ino> = fixes.iter().filter_map(dots).collect();
@@ -249,7 +252,7 @@ impl Repair {
                     self.note_homeless(made, fixes.iter());
                     return Ok(());
                 }
-                fix => apply(checker, &mut self.disk, fix)?,
+                fix => apply(checker, &mut self.disk, &mut space, fix)?,
             }
         }
         if !orphans.is_empty() {
@@ -268,12 +271,18 @@ impl Repair {
     }
 }
 
-fn apply(checker: &Checker, disk: &mut Patches, fix: Fix) -> Result<(), FsError> {
+fn apply(
+    checker: &Checker,
+    disk: &mut Patches,
+    space: &mut RepairAllocator<'_>,
+    fix: Fix,
+) -> Result<(), FsError> {
     match fix {
         Fix::Superblock => superblock::put(checker, disk, checker.sb().at),
         Fix::Copy(at) => superblock::put(checker, disk, at),
         Fix::Head(number) => heads::put(checker, disk, number),
         Fix::Initialise(number, inodes) => heads::initialise(checker, disk, number, inodes),
+        Fix::Map(ino) => map::mend(checker, disk, space, ino),
         Fix::Trim(ino, len) => trim::trim(&checker.volume, disk, ino, len),
         Fix::Remove(slot) => directory::edit(checker, disk, slot, Edit::Remove),
         Fix::Retype(slot, kind) => directory::edit(checker, disk, slot, Edit::Retype(kind)),
