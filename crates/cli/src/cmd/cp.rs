@@ -10,7 +10,9 @@ use seekless_fs::inspect::resolve;
 use seekless_report::table::grouped;
 use seekless_units::{ByteLen, format_size};
 use std::ffi::{OsStr, OsString};
+use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -52,12 +54,30 @@ pub(crate) fn run(args: &CpArgs, global: &Global) -> Result<ExitCode, Failure> {
         return Err(Failure::usage(format!("{} is a directory (use -r)", args.path.display())));
     }
     let (parent, name) = target(&args.dest, path)?;
+    if let Some(name) = &name {
+        refuse_to_replace(&parent.join(OsStr::from_bytes(name)), &args.image)?;
+    }
     let mut extraction = Extraction::new(image.as_ref(), &parent, args.reflink.mode())?;
     match name {
         Some(name) => extraction.copy(ino, &name)?,
         None => extraction.copy_contents(ino)?,
     }
     finish(&args.dest, &extraction.finish(&args.dest)?, global)
+}
+
+/// Refuses to remove the image itself, or a device, to make a file in its place.
+fn refuse_to_replace(to: &Path, image: &Path) -> Result<(), Failure> {
+    let Ok(there) = fs::symlink_metadata(to) else { return Ok(()) };
+    let kind = there.file_type();
+    if kind.is_block_device() || kind.is_char_device() {
+        return Err(Failure::usage(format!("{} is a device", to.display())));
+    }
+    let is_image = fs::metadata(image)
+        .is_ok_and(|image| (image.dev(), image.ino()) == (there.dev(), there.ino()));
+    if is_image {
+        return Err(Failure::usage(format!("{} is the image itself", to.display())));
+    }
+    Ok(())
 }
 
 /// The directory to copy into, and the name in it; no name for the contents of the image's root.

@@ -71,3 +71,24 @@ fn one_cause_has_one_exit_code() {
         }
     }
 }
+
+#[test]
+fn a_copy_does_not_replace_the_image() {
+    let scratch = Scratch::new("copy-itself");
+    let dir = scratch.path();
+    fs::create_dir(dir.join("tree")).unwrap();
+    fs::write(dir.join("tree/file"), "contents").unwrap();
+    let (tree, image) = (dir.join("tree"), dir.join("image"));
+    judge(
+        "mke2fs",
+        &["-q", "-F", "-t", "ext4", "-d", tree.to_str().unwrap(), image.to_str().unwrap(), "4M"],
+    );
+    fs::hard_link(&image, dir.join("other")).unwrap();
+    let before = fs::read(&image).unwrap();
+    for to in ["image", "other"] {
+        let output = run(dir, &["cp", "image", "/file", to]);
+        assert_eq!(output.status.code(), Some(2), "{to}");
+        assert!(errors(&output).contains("is the image itself"), "{}", errors(&output));
+        assert!(fs::read(dir.join(to)).unwrap() == before, "{to}");
+    }
+}
