@@ -146,8 +146,8 @@ fn a_byte_of_an_entry_for_itself_moves_no_clusters() {
         return;
     }
     let scratch = Scratch::new("fat-own-entry");
-    // What was there before: a root directory of more entries, with a directory where its entry
-    // leads by that layout.
+    // An older file system had a longer root directory. By its layout the directory of that time
+    // is still where its name leads.
     let image = made(&scratch, &["-a", "-F", "16", "-s", "1", "-r", "512"], 8_000, true);
     let old = fs::read(&image).expect("read");
     let status = Command::new("mkfs.fat")

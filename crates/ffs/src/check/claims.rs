@@ -44,7 +44,7 @@ pub(super) struct Claims {
     pub(super) mapped: u64,
     /// Numbers that cannot stay.
     pub(super) wrong: Vec<WrongNumber>,
-    /// What the blocks contain is not valid.
+    /// The blocks have invalid contents.
     pub(super) invalid: bool,
     /// There are block numbers past the end.
     pub(super) beyond: bool,

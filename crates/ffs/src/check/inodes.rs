@@ -255,9 +255,12 @@ impl<'a> InodePass<'a> {
             return Ok(true);
         }
         let mut claims = self.claims(inode)?;
-        if let Some(len) = self.likely_length(inode, kind, &claims)? {
+        let likely = self.likely_length(inode, kind, &claims)?;
+        // All that follows is compared with the corrected length.
+        let inode = &inode.with_len(likely.unwrap_or(inode.len));
+        if let Some(len) = likely {
             self.give_back(&claims);
-            claims = self.claims(&inode.with_len(len))?;
+            claims = self.claims(inode)?;
             self.checker.fix(Stage::Inodes, Fix::Length(inode.ino, len));
         }
         self.report_duplicates(&claims);
