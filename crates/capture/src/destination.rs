@@ -3,7 +3,7 @@
 
 use rustix::termios::{OptionalActions, tcdrain, tcgetattr, tcsetattr};
 use seekless_images::Error;
-use seekless_images::output::Output;
+use seekless_images::output::{NO_INPUTS, Output};
 use seekless_layout::recording::Assembled;
 use seekless_layout::trace::{Writer, write_packed};
 use serde_json::{Map, Value};
@@ -34,7 +34,7 @@ pub fn store(path: &Path, header: &Map<String, Value>, assembled: &Assembled) ->
         let _ = tcdrain(&device);
         return Ok(());
     }
-    let output = Output::create(path, true)?;
+    let output = Output::create(path, true, NO_INPUTS)?;
     write(path, output.file()?, header, assembled).map_err(failed)?;
     output.finish()
 }

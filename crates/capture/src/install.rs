@@ -10,7 +10,7 @@ pub use rebuild::rebuild;
 
 use hooks::MARK;
 use seekless_fs::term::{Term, Text};
-use seekless_images::output::Output;
+use seekless_images::output::{NO_INPUTS, Output};
 use seekless_images::{Error, ErrorKind};
 use std::fs::{self, Permissions};
 use std::io::{self, Write};
@@ -268,7 +268,7 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>, Error> {
 
 fn put(path: &Path, contents: &[u8], mode: u32) -> Result<(), Error> {
     let failed = |error| Error::io(path.display(), &error);
-    let output = Output::create(path, true)?;
+    let output = Output::create(path, true, NO_INPUTS)?;
     let mut file = output.file()?;
     file.write_all(contents).map_err(failed)?;
     file.set_permissions(Permissions::from_mode(mode)).map_err(failed)?;

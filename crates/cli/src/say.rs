@@ -1,6 +1,10 @@
 //! Writes to standard output and standard error; a reader that has closed its pipe is no error.
+//!
+//! Output that cannot be written ends the process, unless it is a check: there, the exit code is the
+//! result, and nothing may end a repair before it is complete.
 
 use crate::args::Global;
+use crate::failure::Failure;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
@@ -15,6 +19,12 @@ static JSON: AtomicBool = AtomicBool::new(false);
 
 /// Whether messages about progress are printed.
 static PROGRESS: AtomicBool = AtomicBool::new(false);
+
+/// Whether the process goes on when standard output cannot be written.
+static GOES_ON: AtomicBool = AtomicBool::new(false);
+
+/// Whether nothing more is written to standard output, since an earlier write has failed.
+static IS_CLOSED: AtomicBool = AtomicBool::new(false);
 
 /// Sets the form of all later messages.
 pub(crate) fn begin(global: &Global) {
@@ -99,11 +109,30 @@ pub(crate) fn line(text: fmt::Arguments<'_>) {
 
 /// Prints bytes as they are. If the reader has closed the pipe, the process ends as in [`line()`].
 pub(crate) fn bytes(bytes: &[u8]) {
+    if IS_CLOSED.load(Ordering::Relaxed) {
+        return;
+    }
     let mut out = io::stdout().lock();
     if let Err(error) = out.write_all(bytes).and_then(|()| out.flush()) {
         drop(out);
-        end(&error);
+        if !GOES_ON.load(Ordering::Relaxed) {
+            end(&error);
+        }
+        IS_CLOSED.store(true, Ordering::Relaxed);
+        if error.kind() != io::ErrorKind::BrokenPipe {
+            failure(&error).report(JSON.load(Ordering::Relaxed));
+        }
     }
+}
+
+/// Lets the process go on when standard output cannot be written: an error is told once, and its
+/// later output is dropped.
+pub(crate) fn go_on() {
+    GOES_ON.store(true, Ordering::Relaxed);
+}
+
+fn failure(error: &io::Error) -> Failure {
+    Failure::io("standard output", error)
 }
 
 /// Ends the process: quietly on a closed pipe, otherwise with the error.
@@ -111,8 +140,7 @@ fn end(error: &io::Error) -> ! {
     if error.kind() == io::ErrorKind::BrokenPipe {
         std::process::exit(0);
     }
-    let failure = crate::failure::Failure::io("standard output", error);
-    std::process::exit(i32::from(failure.tell(JSON.load(Ordering::Relaxed))));
+    std::process::exit(i32::from(failure(error).tell(JSON.load(Ordering::Relaxed))));
 }
 
 /// Prints a message on standard error.

@@ -1,6 +1,7 @@
 //! `ls`, `cat` and `cp` on images made by mke2fs, including hostile ones.
 
 use std::fs;
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -125,4 +126,79 @@ fn a_symlink_in_the_image_is_never_written_through() {
     let output = seekless(&["cp", "-r", &image, "/", &scratch.path("to")]);
     assert_ne!(output.status.code(), Some(0), "{output:?}");
     assert_eq!(fs::read_dir(&outside).expect("outside").count(), 0);
+}
+
+/// A tree with a large file, with its image.
+fn large(scratch: &Scratch) -> String {
+    let tree = scratch.path("tree");
+    fs::create_dir(&tree).expect("directory");
+    fs::write(format!("{tree}/large"), vec![b'x'; 900_000]).expect("file");
+    fs::hard_link(format!("{tree}/large"), format!("{tree}/same")).expect("link");
+    symlink("large", format!("{tree}/symlink")).expect("symlink");
+    scratch.image(&tree)
+}
+
+/// Names in a directory.
+fn names(dir: &str) -> Vec<String> {
+    let entries = fs::read_dir(dir).expect("directory");
+    let name = |entry: std::io::Result<fs::DirEntry>| {
+        entry.expect("entry").file_name().to_string_lossy().into_owned()
+    };
+    let mut names: Vec<String> = entries.map(name).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_file_that_is_there_stays_until_the_copy_is_complete() {
+    let scratch = Scratch::new("cp-whole");
+    let image = large(&scratch);
+    let to = scratch.path("to");
+    fs::create_dir(&to).expect("directory");
+    fs::write(format!("{to}/large"), "kept").expect("file");
+    // A file may have 512 KiB: the limit stands for a disk that is full.
+    let limited = format!(
+        "trap '' XFSZ; ulimit -f 512; exec {} cp {image} /large {to}",
+        env!("CARGO_BIN_EXE_seekless")
+    );
+    let failed = Command::new("bash").args(["-c", &limited]).output().expect("bash");
+    assert_eq!(failed.status.code(), Some(6), "{failed:?}");
+    assert_eq!(names(&to), ["large"]);
+    assert_eq!(fs::read(format!("{to}/large")).expect("file"), b"kept");
+    // Names in the way are replaced, whatever has them, and other names of a file stay.
+    fs::hard_link(format!("{to}/large"), format!("{to}/kept")).expect("link");
+    symlink("kept", format!("{to}/same")).expect("symlink");
+    fs::write(format!("{to}/symlink"), "old").expect("file");
+    for _ in 0..2 {
+        let copied = seekless(&["cp", "-r", &image, "/", &to]);
+        assert!(copied.status.success(), "{copied:?}");
+        assert_eq!(names(&to), ["kept", "large", "lost+found", "same", "symlink"]);
+        assert_eq!(fs::read(format!("{to}/kept")).expect("file"), b"kept");
+        assert_eq!(fs::read(format!("{to}/large")).expect("file").len(), 900_000);
+        let inode = |name: &str| {
+            let meta = fs::symlink_metadata(format!("{to}/{name}")).expect("metadata");
+            (meta.ino(), meta.nlink())
+        };
+        assert_eq!(inode("large"), inode("same"));
+        assert_eq!(inode("large").1, 2);
+        let target = fs::read_link(format!("{to}/symlink")).expect("symlink");
+        assert_eq!(target, Path::new("large"));
+    }
+}
+
+#[test]
+fn a_copy_of_a_tree_spares_the_image() {
+    let scratch = Scratch::new("cp-image");
+    let image = large(&scratch);
+    let to = scratch.path("to");
+    fs::create_dir(&to).expect("directory");
+    fs::rename(&image, format!("{to}/large")).expect("rename");
+    let image = format!("{to}/large");
+    let before = fs::read(&image).expect("image");
+    let copied = seekless(&["cp", "-r", &image, "/", &to]);
+    let told = String::from_utf8_lossy(&copied.stderr).into_owned();
+    assert_eq!(copied.status.code(), Some(6), "{told}");
+    assert!(told.contains("large: is the image itself"), "{told}");
+    assert!(fs::read(&image).expect("image") == before);
+    assert_eq!(fs::read(format!("{to}/same")).expect("file").len(), 900_000);
 }

@@ -2,13 +2,14 @@
 
 use crate::base::{Bases, Likeness, Moved, Taken, open_sound};
 use crate::build::Build;
+use crate::flags;
 use crate::formats::{E2FSCK, OlderImages, REARRANGED};
 use crate::older::OlderVolume;
 use crate::opened::RearrangedFormat;
 use crate::options::VolumeOptions;
 use crate::write::Destination;
 use seekless_device::{BlockDevice, DeviceError};
-use seekless_ext::{BuildOptions, Builder, ExtImage};
+use seekless_ext::{BuildOptions, Builder, ExtImage, kept_flags};
 use seekless_formats::claim;
 use seekless_fs::format::{self, Format, OpenOptions, Probe};
 use seekless_fs::plan::{NewVolume, ObjectId, Plan, Rearrange, Run};
@@ -196,6 +197,7 @@ impl Rearrangement<'_> {
             progress: self.progress,
         };
         self.warn_of_rest(image.as_ref())?;
+        flags::warn_of_lost(&tree, kept_flags(options.features));
         build.volume(&builder, &touches).map(drop)
     }
 

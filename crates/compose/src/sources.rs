@@ -7,8 +7,7 @@ use seekless_fs::format;
 use seekless_fs::source::Source;
 use seekless_fs::term::{Term, Text};
 use seekless_fs::{ArchiveFault, FsError};
-use seekless_host::{block_device, preloaded};
-use seekless_images::output::directory_of;
+use seekless_host::preloaded;
 use seekless_images::{Error, ErrorKind, FORMATS, Place, in_use, snapshot};
 use seekless_source::{
     Amendments, DroppedXattrs, Excludes, IdMap, IdRange, ImageSource, MetadataCalls, Notices,
@@ -299,33 +298,6 @@ fn warn_of_replaced(links: &[ReplacedLink]) {
     for ReplacedLink { by, path } in links {
         let path = String::from_utf8_lossy(path);
         warn!("{by}: the directory /{path} replaces a symlink of an earlier source");
-    }
-}
-
-/// Refuses an output that lies inside one of the sources: the image would find its predecessor
-/// there, and grow with every build.
-///
-/// # Errors
-/// [`ErrorKind::Usage`].
-pub fn refuse_inside<'a>(
-    output: &Path,
-    sources: impl IntoIterator<Item = &'a PathBuf>,
-) -> Result<(), Error> {
-    // A device only has its node there.
-    if block_device::number(output).is_some() {
-        return Ok(());
-    }
-    let Ok(dir) = directory_of(output).canonicalize() else { return Ok(()) };
-    let contains_output = |source: &&PathBuf| {
-        let source = source.canonicalize();
-        source.is_ok_and(|source| source.is_dir() && dir.starts_with(&source))
-    };
-    match sources.into_iter().find(contains_output) {
-        Some(source) => {
-            let (output, source) = (output.display(), source.display());
-            Err(Error::usage(format!("{output}: the image would lie inside its source, {source}")))
-        }
-        None => Ok(()),
     }
 }
 

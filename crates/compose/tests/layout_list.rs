@@ -13,6 +13,7 @@ use seekless_ext as ext;
 use seekless_fat::{self as fat, FatWidth, MakeOptions};
 use seekless_formats::{EXT, FAT};
 use seekless_fs::format::OpenOptions;
+use seekless_images::output::NO_INPUTS;
 use seekless_images::{Error, ErrorKind, Place, Target, Unwatched};
 use seekless_layout::planner::{Storage, StorageKind};
 use seekless_layout::trace::{Event, Events, Op};
@@ -138,7 +139,7 @@ impl Work {
         let source = SourceOptions::default();
         let from = self.path("tree");
         let source = sources::open(&from, &source, Purpose::Build { latest: None })?;
-        let target = Target::create(to, true, None)?;
+        let target = Target::create(to, true, None, NO_INPUTS)?;
         let traces: &[Events] =
             if likeness.move_budget == ByteLen::ZERO { &[] } else { &[self.trace()] };
         let build = Build {

@@ -5,19 +5,32 @@
 //! which a file replaces another one: the file left then under a hidden name is removed by the next
 //! output of that name. If the file system does not support nameless files, a hidden temporary file
 //! is used, and removed on failure.
+//!
+//! An output never replaces one of its inputs, nor an image that is in use.
 
 use crate::error::Error;
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
+use crate::{in_use, snapshot_path};
+use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, RenameFlags, flock};
 use rustix::io::Errno;
+use seekless_device::DeviceError;
+use seekless_fs::FsError;
 use seekless_fs::term::{Term, Text};
+use seekless_host::block_device::{self, backing_file};
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+
+/// The inputs of an output that is made from no file.
+pub const NO_INPUTS: [&Path; 0] = [];
 
 /// A file being written.
 pub struct Output {
     file: File,
+    /// The file that will be replaced. Its lock keeps it from being mounted until then.
+    _replaced: Option<File>,
     target: PathBuf,
     /// The temporary name, if it has one.
     temporary: Option<PathBuf>,
@@ -25,12 +38,17 @@ pub struct Output {
 }
 
 impl Output {
-    /// Begins writing `target`; without `force` it must not exist.
+    /// Begins writing `target`; without `force` it must not exist. It is made from `inputs`, files
+    /// and directories of sources.
     ///
     /// # Errors
-    /// [`ErrorKind::System`](crate::ErrorKind) if the file exists,
-    /// [`ErrorKind::Usage`](crate::ErrorKind) if it is no regular file; I/O errors.
-    pub fn create(target: &Path, force: bool) -> Result<Self, Error> {
+    /// As [`refuse_inputs`]; [`ErrorKind::System`](crate::ErrorKind) if the file exists, or is an
+    /// image in use, [`ErrorKind::Usage`](crate::ErrorKind) if it is no regular file; I/O errors.
+    pub fn create(
+        target: &Path,
+        force: bool,
+        inputs: impl IntoIterator<Item = impl AsRef<Path>>,
+    ) -> Result<Self, Error> {
         let exists = target.symlink_metadata().is_ok();
         if exists && !target.is_file() {
             return Err(Error::usage(format!("{}: not a regular file", target.display())));
@@ -38,6 +56,8 @@ impl Output {
         if exists && !force {
             return Err(in_the_way(target, to_replace()));
         }
+        refuse_inputs(target, inputs)?;
+        let replaced = if exists { locked(target)? } else { None };
         // The target of a link is replaced, not the link: it may be /dev/stdout.
         let resolved = if target.is_symlink() { target.canonicalize().ok() } else { None };
         let target = resolved.as_deref().unwrap_or(target);
@@ -58,7 +78,7 @@ impl Output {
                 (file, Some(path))
             }
         };
-        Ok(Self { file, target: target.into(), temporary, force })
+        Ok(Self { file, _replaced: replaced, target: target.into(), temporary, force })
     }
 
     /// Another handle on the file.
@@ -116,13 +136,81 @@ impl Drop for Output {
     }
 }
 
-/// Writes a file that replaces an existing one of its name when it is complete. A device or a pipe
-/// of that name is written to; a reader that has gone is no failure.
+/// Refuses to replace a file that is one of the inputs, also under another name (by a symlink or a
+/// hard link) or behind a loop device, or that lies inside a directory that is one: the output would
+/// find its predecessor there.
 ///
 /// # Errors
-/// I/O errors, including those of `write`.
+/// [`ErrorKind::Usage`](crate::ErrorKind) with the input.
+pub fn refuse_inputs(
+    output: &Path,
+    inputs: impl IntoIterator<Item = impl AsRef<Path>>,
+) -> Result<(), Error> {
+    let metadata = output.metadata().ok();
+    // Devices, pipes and terminals only have their nodes in a directory.
+    let place = match &metadata {
+        Some(meta) if !meta.is_file() && !meta.is_dir() => None,
+        Some(_) => output.canonicalize().ok(),
+        None => directory_of(output).canonicalize().ok(),
+    };
+    for input in inputs {
+        let input = input.as_ref();
+        let (output, shown) = (output.display(), input.display());
+        let file = input_file(input);
+        let Ok(read) = file.metadata() else { continue };
+        let is_same = |meta: &std::fs::Metadata| {
+            metadata.as_ref().is_some_and(|own| (own.dev(), own.ino()) == (meta.dev(), meta.ino()))
+        };
+        let behind = || {
+            let backing = backing_file(block_device::number(&file)?)?;
+            backing.metadata().ok()
+        };
+        if is_same(&read) || behind().as_ref().is_some_and(is_same) {
+            return Err(is_input(format_args!("{output}"), input));
+        }
+        let is_inside = || Some(place.as_ref()?.starts_with(file.canonicalize().ok()?));
+        if read.is_dir() && is_inside() == Some(true) {
+            return Err(Error::usage(format!("{output}: would lie inside its source, {shown}")));
+        }
+    }
+    Ok(())
+}
+
+/// The file that is read for an input: `-` is standard input, `IMAGE@SNAPSHOT` a part of an image.
+pub fn input_file(input: &Path) -> Cow<'_, Path> {
+    if input == Path::new("-") {
+        return Cow::Borrowed(Path::new("/dev/stdin"));
+    }
+    snapshot_path::file_of(input)
+}
+
+/// The error for an output that is one of its inputs.
+pub(crate) fn is_input(output: impl std::fmt::Display, input: &Path) -> Error {
+    Error::usage(format!("{output}: would be written over an input, {}", input.display()))
+}
+
+/// Opens a file that will be replaced with a lock that readers share, and refuses one that is
+/// mounted, or that another process changes. A file that cannot be read is not locked.
+fn locked(target: &Path) -> Result<Option<File>, Error> {
+    in_use::refuse_mounted(target)?;
+    let Ok(file) = File::open(target) else { return Ok(None) };
+    match flock(&file, FlockOperation::NonBlockingLockShared) {
+        Err(Errno::WOULDBLOCK) => {
+            Err(Error::from(FsError::from(DeviceError::InUse)).about(target.display()))
+        }
+        // A file system without locks has none that could be held.
+        _ => Ok(Some(file)),
+    }
+}
+
+/// Writes a file that replaces an existing one of its name when it is complete. It is made from
+/// `inputs`. A device or a pipe of that name is written to; a reader that has gone is no failure.
+///
+/// # Errors
+/// As [`refuse_inputs`]; I/O errors, including those of `write`.
 pub fn replace(
     target: &Path,
+    inputs: impl IntoIterator<Item = impl AsRef<Path>>,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<(), Error> {
     let failed = |error| Error::io(target.display(), &error);
@@ -130,16 +218,23 @@ pub fn replace(
         let mut out = BufWriter::new(file);
         write(&mut out).and_then(|()| out.flush())
     };
-    if target.metadata().is_ok_and(|meta| !meta.is_file() && !meta.is_dir()) || is_open(target) {
+    if is_written_to(target) {
+        refuse_inputs(target, inputs)?;
         let file = File::options().write(true).open(target).map_err(failed)?;
         return match to(file) {
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(failed(error)),
             _ => Ok(()),
         };
     }
-    let output = Output::create(target, true)?;
+    let output = Output::create(target, true, inputs)?;
     to(output.file()?).map_err(failed)?;
     output.finish()
+}
+
+/// Whether [`replace`] writes to the file of this name, and does not replace it: a device, a pipe, or
+/// a file which this process has open.
+pub fn is_written_to(path: &Path) -> bool {
+    path.metadata().is_ok_and(|meta| !meta.is_file() && !meta.is_dir()) || is_open(path)
 }
 
 /// Whether a path is that of a file which this process has open, such as /dev/stdout.

@@ -18,9 +18,8 @@ pub use copy::{copy_of_table, copy_range};
 pub use reflink::{Cloning, CloningFile, ReflinkMode};
 
 use crate::error::{Error, ErrorKind};
-use crate::output::Output;
+use crate::output::{Output, input_file, is_input};
 use crate::progress::Progress;
-use crate::snapshot_path;
 use crate::stop::Stop;
 use block::BlockTarget;
 use converted::{Conversion, ConvertedTarget};
@@ -29,12 +28,11 @@ use reflink::CloningDevice;
 use seekless_device::{BlockDevice, FileDevice, Window};
 use seekless_fs::FsError;
 use seekless_host::block_device::{backing_file, number, overlap};
+use seekless_host::mounts::DeviceNumber;
 use seekless_units::{ByteLen, Lba};
-use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use streamed::StreamTarget;
@@ -91,29 +89,39 @@ enum Sink {
 }
 
 impl Target {
-    /// Begins writing to `path`. Without `force` it must not exist, or be a block device without
-    /// recognised contents. Without a format, the end of the name decides: `.qcow2`, `.simg`, `.vhd`,
-    /// `.vhdx` or `.vmdk`.
+    /// Begins writing to `path`, from `inputs`: files, directories and devices. Without `force` it
+    /// must not exist, or be a block device without recognised contents. Without a format, the end
+    /// of the name decides: `.qcow2`, `.simg`, `.vhd`, `.vhdx` or `.vmdk`.
     ///
     /// # Errors
-    /// [`ErrorKind::System`] if the target has contents already, or a device is in use;
+    /// [`ErrorKind::Usage`] for a target that is one of the inputs, that lies inside one, or that is
+    /// a device which contains one;
+    /// [`ErrorKind::System`] if the target has contents already, or a device or an image is in use;
     /// [`ErrorKind::Unsupported`] without `qemu-img`; I/O errors.
-    pub fn create(path: &Path, force: bool, format: Option<OutputFormat>) -> Result<Self, Error> {
-        let sink = if number(path).is_some() {
+    pub fn create<P: AsRef<Path>>(
+        path: &Path,
+        force: bool,
+        format: Option<OutputFormat>,
+        inputs: impl IntoIterator<Item = P>,
+    ) -> Result<Self, Error> {
+        let sink = if let Some(own) = number(path) {
+            refuse_devices(own, path, inputs)?;
             if format.is_some_and(|format| format != OutputFormat::Raw) {
                 let what = format!("{}: block devices take raw images", path.display());
                 return Err(Error::usage(what));
             }
             Sink::Device(BlockTarget::open(path, force)?)
         } else {
-            let converted = |to| ConvertedTarget::begin(path, force, to).map(Sink::Converted);
+            let output = Output::create(path, force, inputs)?;
+            let converted =
+                |output, to| ConvertedTarget::begin(path, output, to).map(Sink::Converted);
             match format.unwrap_or_else(|| OutputFormat::named(path)) {
-                OutputFormat::Raw => Sink::File(Output::create(path, force)?),
-                OutputFormat::Vhd => Sink::Vhd(Output::create(path, force)?),
-                OutputFormat::Qcow2 => converted(Conversion::Qemu(QemuFormat::Qcow2))?,
-                OutputFormat::Vhdx => converted(Conversion::Qemu(QemuFormat::Vhdx))?,
-                OutputFormat::Vmdk => converted(Conversion::Qemu(QemuFormat::Vmdk))?,
-                OutputFormat::Simg => converted(Conversion::Simg)?,
+                OutputFormat::Raw => Sink::File(output),
+                OutputFormat::Vhd => Sink::Vhd(output),
+                OutputFormat::Qcow2 => converted(output, Conversion::Qemu(QemuFormat::Qcow2))?,
+                OutputFormat::Vhdx => converted(output, Conversion::Qemu(QemuFormat::Vhdx))?,
+                OutputFormat::Vmdk => converted(output, Conversion::Qemu(QemuFormat::Vmdk))?,
+                OutputFormat::Simg => converted(output, Conversion::Simg)?,
             }
         };
         Ok(Self::new(path, sink))
@@ -128,7 +136,9 @@ impl Target {
             return Err(Error::usage("standard output takes raw images"));
         }
         let sink = Sink::Stream(StreamTarget::begin(temp_dir)?);
-        Ok(Self::new("standard output".as_ref(), sink))
+        // What fails before the end is the file.
+        let name = format!("temporary file in {}", temp_dir.display());
+        Ok(Self::new(name.as_ref(), sink))
     }
 
     /// Contents are copied, unless they are asked to be cloned.
@@ -257,33 +267,6 @@ impl Target {
         copy_range(from, to, end, all)
     }
 
-    /// Refuses a target that is one of the inputs, or a device that contains one of them.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Usage`] with the input.
-    pub fn refuse_inputs<'a>(
-        &self,
-        inputs: impl IntoIterator<Item = &'a PathBuf>,
-    ) -> Result<(), Error> {
-        let own = match &self.sink {
-            Sink::Stream(_) => return Ok(()),
-            Sink::Device(_) => number(&self.path),
-            Sink::File(_) | Sink::Vhd(_) | Sink::Converted(_) => None,
-        };
-        let Some(own) = own else { return refuse_inputs(&self.path, inputs) };
-        let file_of = |device| backing_file(device).and_then(|file| file.canonicalize().ok());
-        let behind = file_of(own);
-        let is_behind = |file: Option<PathBuf>| behind.is_some() && file == behind;
-        let overlaps = |input: &&PathBuf| {
-            let input = input_file(input);
-            match number(&input) {
-                Some(other) => overlap(own, other) || is_behind(file_of(other)),
-                None => is_behind(input.canonicalize().ok()),
-            }
-        };
-        inputs.into_iter().find(overlaps).map_or(Ok(()), |input| Err(is_input(&self.path, input)))
-    }
-
     /// The first `len` bytes of the target, zeros where nothing was written. A further call returns
     /// it with another length.
     ///
@@ -374,32 +357,26 @@ impl Target {
     }
 }
 
-/// Refuses to replace a file that is one of the inputs, also under another name (by a symlink or a
-/// hard link).
-///
-/// # Errors
-/// [`ErrorKind::Usage`] with the input.
-pub fn refuse_inputs<'a>(
-    output: &Path,
-    inputs: impl IntoIterator<Item = &'a PathBuf>,
+/// Refuses a device that is one of the inputs, or that contains one.
+fn refuse_devices<P: AsRef<Path>>(
+    own: DeviceNumber,
+    path: &Path,
+    inputs: impl IntoIterator<Item = P>,
 ) -> Result<(), Error> {
-    let file = |path: &Path| path.metadata().ok().map(|meta| (meta.dev(), meta.ino()));
-    let Some(own) = file(output) else { return Ok(()) };
-    let is_same = |input: &&PathBuf| file(&input_file(input)) == Some(own);
-    inputs.into_iter().find(is_same).map_or(Ok(()), |input| Err(is_input(output, input)))
-}
-
-/// The file that is read for an input: `-` is standard input, `IMAGE@SNAPSHOT` a part of an image.
-fn input_file(input: &Path) -> Cow<'_, Path> {
-    if input == Path::new("-") {
-        return Cow::Borrowed(Path::new("/dev/stdin"));
+    let file_of = |device| backing_file(device).and_then(|file| file.canonicalize().ok());
+    let behind = file_of(own);
+    let is_behind = |file: Option<PathBuf>| behind.is_some() && file == behind;
+    for input in inputs {
+        let file = input_file(input.as_ref());
+        let overlaps = match number(&file) {
+            Some(other) => overlap(own, other) || is_behind(file_of(other)),
+            None => is_behind(file.canonicalize().ok()),
+        };
+        if overlaps {
+            return Err(is_input(path.display(), input.as_ref()));
+        }
     }
-    snapshot_path::file_of(input)
-}
-
-fn is_input(output: &Path, input: &Path) -> Error {
-    let (output, input) = (output.display(), input.display());
-    Error::usage(format!("{output}: would be written over an input, {input}"))
+    Ok(())
 }
 
 /// A file as a device, extended to `len` bytes; messages call it `path`.

@@ -82,8 +82,7 @@ impl LayoutList {
         let path = path.as_ref();
         let open = OpenOptions::default();
         let request = ListRequest { image: &self.image, place: &self.place, open, unit: None };
-        request.refuse_output(path)?;
-        let output = Output::create(path, self.replaces)?;
+        let output = Output::create(path, self.replaces, [&self.image])?;
         let list = request.make()?;
         let written = output.file()?.write_all(&list.bytes);
         written.map_err(|error| Error::io(path.display(), &error))?;

@@ -264,9 +264,9 @@ impl Optimize {
         if self.chunk == 0 {
             return Err(Error::usage("a chunk of 0 bytes"));
         }
-        let target = Target::create(path, self.replaces, None)?;
+        let inputs = self.like.iter().chain([&self.image]);
+        let target = Target::create(path, self.replaces, None, inputs)?;
         let target = target.with_reflink(self.reflink.into())?.with_stop(self.stop.clone());
-        target.refuse_inputs(self.like.iter().chain([&self.image]))?;
         let chunk = ByteLen::new(self.chunk);
         let rearrangement = Rearrangement {
             image: &self.image,

@@ -2,7 +2,7 @@
 
 use crate::Error;
 use seekless_compose::traces;
-use seekless_images::Output;
+use seekless_images::output::{NO_INPUTS, Output};
 use seekless_layout::trace::{Event, Events, Op, Program, Writer, merge, write_packed};
 use seekless_units::Nanos;
 use std::ffi::OsStr;
@@ -85,7 +85,7 @@ impl Trace {
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), Error> {
         let path = path.as_ref();
         let io = |error| Error::io(path.display(), &error);
-        let output = Output::create(path, true)?;
+        let output = Output::create(path, true, NO_INPUTS)?;
         let mut out = BufWriter::new(output.file()?);
         write_packed(path, &mut out, |out| {
             let mut writer = Writer::new(out, &self.program.fields())?;

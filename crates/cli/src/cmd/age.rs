@@ -140,8 +140,9 @@ pub(crate) fn run(args: &AgeArgs, global: &Global) -> Result<ExitCode, Failure> 
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let others: Vec<&Path> =
-        [&args.image, &args.output].into_iter().flatten().map(|p| &**p).collect();
+    let profile = Some(Path::new(&args.profile)).filter(|_| is_file(&args.profile));
+    let images = [&args.image, &args.output].into_iter().flatten().map(|path| &**path);
+    let others: Vec<&Path> = images.chain(profile).collect();
     // Opened before the run, which may take hours: a bad path fails at once.
     let plot = args.plot.as_deref().map(|path| show::Plot::new(path, &others)).transpose()?;
     let profile = load(&args.profile)?;
@@ -193,9 +194,14 @@ fn occupied(error: FsError) -> Failure {
 }
 
 /// Loads a built-in profile, or one from a file.
+/// Whether a profile of this name is a file.
+fn is_file(name: &str) -> bool {
+    name.contains(['/', '.'])
+}
+
 fn load(name: &str) -> Result<Profile, Failure> {
     let path = Path::new(name);
-    if !name.contains(['/', '.']) {
+    if !is_file(name) {
         return profile::named(name).map_err(Failure::from);
     }
     let text = std::fs::read_to_string(path).map_err(|error| Failure::io(name, &error))?;

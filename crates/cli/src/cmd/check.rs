@@ -5,7 +5,7 @@ use crate::cmd::fsck::exit::{OPERATIONAL, USAGE, code};
 use crate::cmd::fsck::ext_args::E2fsckArgs;
 use crate::failure::Failure;
 use crate::progress;
-use crate::say::say;
+use crate::say::{self, say};
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 use seekless_compose::check::{Examined, Mode, examine, examine_mounted, preen_mounted};
@@ -178,6 +178,7 @@ fn print_journal(args: &CheckArgs, global: &Global, state: Option<&VolumeState>)
 
 pub(crate) fn run(args: &CheckArgs, global: &Global) -> Result<ExitCode, Failure> {
     let began = Instant::now();
+    say::go_on();
     Ok(match checked(args, global) {
         Ok(code) => {
             if args.ext.timed > 0 && !global.json {

@@ -9,8 +9,7 @@ use clap::Args;
 use seekless_compose::sharing::{Compared, Comparison, LastShared, UnitShared};
 use seekless_compose::traces;
 use seekless_images::Place;
-use seekless_images::output::replace;
-use seekless_images::targets::refuse_inputs;
+use seekless_images::output::{refuse_inputs, replace};
 use seekless_layout::chunks::{Cause, Count, KindBytes, Unit};
 use seekless_layout::usage::Use;
 use seekless_report::chunk_map::{self, ChunkClass, ChunkMap, ChunkPage};
@@ -67,9 +66,16 @@ pub(crate) struct CompareArgs {
     open: OpenArgs,
 }
 
+impl CompareArgs {
+    /// The files that are read.
+    fn inputs(&self) -> impl Iterator<Item = &PathBuf> {
+        self.images.iter().chain(&self.trace)
+    }
+}
+
 pub(crate) fn run(args: &CompareArgs, global: &Global) -> Result<ExitCode, Failure> {
     if let Some(page) = &args.html {
-        refuse_inputs(page, args.images.iter().chain(&args.trace))?;
+        refuse_inputs(page, args.inputs())?;
     }
     let events = traces::load_merged(&args.trace)?;
     let trace = (!args.trace.is_empty()).then(|| (&events, args.model.machine()));
@@ -84,7 +90,7 @@ pub(crate) fn run(args: &CompareArgs, global: &Global) -> Result<ExitCode, Failu
     }
     if let Some(path) = &args.html {
         let page = chunk_map::html(&page(args, &compared));
-        replace(path, |out| out.write_all(page.as_bytes()))?;
+        replace(path, args.inputs(), |out| out.write_all(page.as_bytes()))?;
     }
     if global.json {
         say!("{}", as_json(args, &compared));

@@ -35,12 +35,12 @@ use seekless_compose::build::{Build, Written as BuildResult};
 use seekless_compose::formats::{ExtBases, OlderImages, Options};
 use seekless_compose::per_layer::{self, LayersBuild};
 use seekless_compose::write::Destination;
-use seekless_compose::{sources, traces, wrong};
+use seekless_compose::{traces, wrong};
 use seekless_ext::{BuildOptions, Features, LeftOut};
 use seekless_formats::{EXT, FAT, FFS, KnownFormat};
 use seekless_fs::Timestamp;
 use seekless_fs::source::Source;
-use seekless_images::output::name_of;
+use seekless_images::output::{self, name_of};
 use seekless_images::targets::Target;
 use seekless_images::{Error, Place, Stop};
 use seekless_layout::score::parse_chunk;
@@ -309,7 +309,12 @@ impl BuildArgs {
     fn amendments(&self) -> Result<Amendments, Failure> {
         let is_ext = self.fat_width().is_none() && self.ufs_version().is_none();
         let lost_and_found = is_ext.then(|| self.ext.makes_lost_and_found());
-        self.amend.read(!self.sources.is_empty(), lost_and_found)
+        let amendments = self.amend.read(!self.sources.is_empty(), lost_and_found)?;
+        let image = Some(&self.output).filter(|_| !self.is_streamed());
+        for output in self.verity.outputs().chain(image) {
+            output::refuse_inputs(output, amendments.host_files())?;
+        }
+        Ok(amendments)
     }
 
     /// The place of the file system in the output.
@@ -346,21 +351,17 @@ pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure
     let bases = args.like.open(args)?;
     options(args, args.room.room(), bases.as_ref())?;
     let place = args.place()?;
-    if !args.is_streamed() {
-        sources::refuse_inside(&args.output, args.sources.iter().chain(args.disk.source()))?;
-    }
     let format = args.output_format.map(Into::into);
+    let inputs = args.inputs()?;
     let target = if args.is_streamed() {
         Target::standard_output(format, &temp_dir())?
     } else {
-        Target::create(&args.output, args.force, format)?
+        Target::create(&args.output, args.force, format, &inputs)?
     };
     if place.offset.is_some() {
         target.refuse_offset()?;
     }
     let target = target.with_reflink(args.reflink.mode())?;
-    let inputs = args.inputs()?;
-    target.refuse_inputs(&inputs)?;
     if let Some(partitions) = &partitions {
         return definitions::run(args, partitions, target, global);
     }
@@ -369,7 +370,7 @@ pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure
         target.refuse_blocks(512, "partition tables are made for sectors of 512 bytes")?;
     }
     target.refuse_blocks(options.unit(), see(&options))?;
-    let tree = args.verity.begin(&args.output, args.force, &inputs)?;
+    let seal = args.verity.begin(&args.output, args.force, &inputs)?;
     let purpose = Purpose::Build { latest: source_date_epoch()? };
     let mut tree_args = args.tree.with_patterns()?;
     tree_args.dropped = args.fat_tree.xattrs(args.fat_width().is_some());
@@ -405,7 +406,7 @@ pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure
     if place.offset.is_some() {
         target.keep_around(start, size, &progress)?;
     }
-    let sealed = args.verity.seal(&target, size, tree, global)?;
+    let sealed = args.verity.seal(&target, size, seal, global)?;
     let streamed = target.streamed()?;
     target.finish()?;
     if !global.quiet || global.json {
@@ -537,7 +538,7 @@ fn write_per_layer(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failur
     let plain = of_layer()?;
     per_layer::check(&plain, args.layers.whiteouts())?;
     for path in [args.output.clone(), args.output.join(per_layer::LIST)] {
-        sources::refuse_inside(&path, &args.sources)?;
+        output::refuse_inputs(&path, &args.sources)?;
     }
     let purpose = Purpose::Build { latest: source_date_epoch()? };
     let mut tree = args.tree.with_patterns()?;

@@ -7,6 +7,7 @@ use crate::say::say;
 use clap::Args;
 use seekless_fs::FileKind;
 use seekless_fs::inspect::resolve;
+use seekless_images::output::input_file;
 use seekless_report::table::grouped;
 use seekless_units::{ByteLen, format_size};
 use std::ffi::{OsStr, OsString};
@@ -57,7 +58,8 @@ pub(crate) fn run(args: &CpArgs, global: &Global) -> Result<ExitCode, Failure> {
     if let Some(name) = &name {
         refuse_to_replace(&parent.join(OsStr::from_bytes(name)), &args.image)?;
     }
-    let mut extraction = Extraction::new(image.as_ref(), &parent, args.reflink.mode())?;
+    let mut extraction =
+        Extraction::new((image.as_ref(), &args.image), &parent, args.reflink.mode())?;
     match name {
         Some(name) => extraction.copy(ino, &name)?,
         None => extraction.copy_contents(ino)?,
@@ -72,7 +74,8 @@ fn refuse_to_replace(to: &Path, image: &Path) -> Result<(), Failure> {
     if kind.is_block_device() || kind.is_char_device() {
         return Err(Failure::usage(format!("{} is a device", to.display())));
     }
-    let is_image = fs::metadata(image)
+    let is_image = input_file(image)
+        .metadata()
         .is_ok_and(|image| (image.dev(), image.ino()) == (there.dev(), there.ino()));
     if is_image {
         return Err(Failure::usage(format!("{} is the image itself", to.display())));

@@ -16,7 +16,7 @@ use crate::say::say;
 use crate::written::Written;
 use clap::{Args, Subcommand};
 use go::LabRunArgs;
-use seekless_images::output::{Output, directory_of};
+use seekless_images::output::{NO_INPUTS, Output, directory_of};
 use seekless_lab::boots::BootExperiment;
 use seekless_lab::builtin;
 use seekless_lab::builtin::Heading;
@@ -172,7 +172,7 @@ fn report(dir: &Path, output: Option<&Path>, global: &Global) -> Result<(), Fail
     } else {
         page::page(&experiment, &runs)
     };
-    let output = Output::create(&path, true)?;
+    let output = Output::create(&path, true, NO_INPUTS)?;
     let written = output.file()?.write_all(page.as_bytes());
     written.map_err(|error| Failure::io(path.display(), &error))?;
     output.finish()?;

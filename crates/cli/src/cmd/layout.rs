@@ -71,8 +71,7 @@ pub(crate) fn run(args: &LayoutArgs, global: &Global) -> Result<ExitCode, Failur
         tell(written, &list).tell_on_standard_error(global);
         return Ok(ExitCode::SUCCESS);
     }
-    request.refuse_output(&args.output)?;
-    let output = Output::create(&args.output, args.force)?;
+    let output = Output::create(&args.output, args.force, [&args.image])?;
     let list = request.make()?;
     let written = output.file()?.write_all(&list.bytes);
     written.map_err(|error| Failure::io(args.output.display(), &error))?;

@@ -7,7 +7,6 @@ use crate::source::{self, SourceArgs};
 use crate::written::Written;
 use clap::Args;
 use seekless_images::output;
-use seekless_images::targets::refuse_inputs;
 use seekless_source::manifest;
 use serde_json::{Map, Value};
 use std::fs::File;
@@ -48,6 +47,13 @@ pub(crate) struct ManifestArgs {
     open: OpenArgs,
 }
 
+impl ManifestArgs {
+    /// The files and directories that are read.
+    fn inputs(&self) -> impl Iterator<Item = &PathBuf> {
+        self.path.iter().chain(self.source.pattern_files())
+    }
+}
+
 pub(crate) fn run(args: &ManifestArgs, global: &Global) -> Result<ExitCode, Failure> {
     match (args.compare.as_deref(), &args.path) {
         (Some([left, right]), _) => compare(args, left, right, global),
@@ -58,12 +64,12 @@ pub(crate) fn run(args: &ManifestArgs, global: &Global) -> Result<ExitCode, Fail
 
 fn list(args: &ManifestArgs, path: &Path, global: &Global) -> Result<ExitCode, Failure> {
     if let Some(output) = &args.output {
-        refuse_inputs(output, args.path.iter().chain(args.source.pattern_files()))?;
+        output::refuse_inputs(output, args.inputs())?;
     }
     let text = read(args, &args.source, path, global)?;
     match &args.output {
         Some(output) => {
-            output::replace(output, |out| out.write_all(text.as_bytes()))?;
+            output::replace(output, args.inputs(), |out| out.write_all(text.as_bytes()))?;
             let entries = text.lines().filter(|line| is_entry(line)).count();
             Written::file(output).with("names", entries as u64).tell(global);
         }

@@ -9,8 +9,7 @@ use crate::written::Written;
 use clap::Args;
 use seekless_compose::traces;
 use seekless_fs::{FsError, Inspect};
-use seekless_images::output::replace;
-use seekless_images::targets::refuse_inputs;
+use seekless_images::output::{refuse_inputs, replace};
 use seekless_report::disk::{Class, Disk};
 use seekless_report::grid::{Shape, cells};
 use seekless_report::page::{self, Page};
@@ -64,9 +63,16 @@ pub(crate) struct MapArgs {
     open: OpenArgs,
 }
 
+impl MapArgs {
+    /// The files that are read.
+    fn inputs(&self) -> impl Iterator<Item = &PathBuf> {
+        [&self.image].into_iter().chain(&self.other).chain(&self.trace)
+    }
+}
+
 pub(crate) fn run(args: &MapArgs, global: &Global) -> Result<ExitCode, Failure> {
     if let Some(page) = &args.html {
-        refuse_inputs(page, [&args.image].into_iter().chain(&args.other).chain(&args.trace))?;
+        refuse_inputs(page, args.inputs())?;
     }
     let events = traces::load_merged(&args.trace)?;
     let (mut disks, mut scored) = (Vec::new(), Vec::new());
@@ -86,7 +92,8 @@ pub(crate) fn run(args: &MapArgs, global: &Global) -> Result<ExitCode, Failure> 
         }
     }
     if let Some(path) = &args.html {
-        write_page(path, &heading(args, &scored, events.len() as u64), &disks)?;
+        let page = heading(args, &scored, events.len() as u64);
+        replace(path, args.inputs(), |out| out.write_all(page::html(&page, &disks).as_bytes()))?;
     }
     if global.json {
         let mut values: Vec<Value> = disks.iter().map(as_json).collect();
@@ -167,10 +174,6 @@ fn heading(args: &MapArgs, scored: &[Scored], events: u64) -> Page {
         page.tables.push((title, scoring::purposes(one), String::new()));
     }
     page
-}
-
-fn write_page(path: &Path, page: &Page, disks: &[Disk]) -> Result<(), Failure> {
-    Ok(replace(path, |out| out.write_all(page::html(page, disks).as_bytes()))?)
 }
 
 /// Blocks of each group by class, as JSON.

@@ -16,6 +16,7 @@ use seekless_fat::FatWidth;
 use seekless_ffs::{MakeOptions, Optimization, Version, make};
 use seekless_fs::{FsError, Timestamp};
 use seekless_images::Place;
+use seekless_images::output::NO_INPUTS;
 use seekless_images::targets::Target;
 use seekless_units::{ByteLen, parse_size};
 use std::path::PathBuf;
@@ -153,7 +154,8 @@ enum OptimizedFor {
 }
 
 pub(crate) fn run(args: &MkfsArgs, global: &Global) -> Result<ExitCode, Failure> {
-    let target = Target::create(&args.image, args.force, args.output_format.map(Into::into))?;
+    let format = args.output_format.map(Into::into);
+    let target = Target::create(&args.image, args.force, format, NO_INPUTS)?;
     let size = size(args, &target)?;
     let make = Make::of(args, size)?;
     match &make {
@@ -163,7 +165,7 @@ pub(crate) fn run(args: &MkfsArgs, global: &Global) -> Result<ExitCode, Failure>
     let device = target.device(size, &progress::shown(global))?;
     make.run(device.as_ref()).map_err(|error| match error {
         FsError::Invalid(what) => Failure::usage(what),
-        other => other.into(),
+        other => Failure::from(other).about(args.image.display()),
     })?;
     target.finish()?;
     if !global.quiet || global.json {

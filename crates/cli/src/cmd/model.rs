@@ -81,7 +81,7 @@ pub(crate) fn run(args: &ModelCommand, global: &Global) -> Result<ExitCode, Fail
             let spec = device::import(file)?;
             match output {
                 Some(path) => {
-                    let output = Output::create(path, *force)?;
+                    let output = Output::create(path, *force, [file])?;
                     let io = |error| Failure::io(path.display(), &error);
                     output.file()?.write_all(text(&spec)?.as_bytes()).map_err(io)?;
                     output.finish()?;

@@ -193,9 +193,9 @@ impl OptimizeArgs {
 
 pub(crate) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Failure> {
     let Some(path) = &args.output else { return in_place::run(args, global) };
-    let target = Target::create(path, args.force, args.output_format.map(Into::into))?;
+    let format = args.output_format.map(Into::into);
+    let target = Target::create(path, args.force, format, args.inputs())?;
     let target = target.with_reflink(args.reflink.mode())?;
-    target.refuse_inputs(args.inputs())?;
     let older = like::open(args)?;
     let storage = args.storage.with(args.chunk);
     let (place, progress) = (args.place.place(), progress::shown(global));

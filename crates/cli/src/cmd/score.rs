@@ -85,6 +85,14 @@ pub(crate) struct ScoreArgs {
     open: OpenArgs,
 }
 
+impl ScoreArgs {
+    /// The files that are read.
+    fn inputs(&self) -> impl Iterator<Item = &PathBuf> {
+        let Self { image, other, cached, trace, .. } = self;
+        std::iter::once(image).chain(other).chain(cached).chain(trace)
+    }
+}
+
 pub(crate) fn run(args: &ScoreArgs, global: &Global) -> Result<ExitCode, Failure> {
     if args.verify.wanted() {
         let images = std::iter::once(&args.image).chain(&args.other);
@@ -131,17 +139,23 @@ pub(crate) fn run(args: &ScoreArgs, global: &Global) -> Result<ExitCode, Failure
             images.push((ImageFile { path, part, image: scored.image.as_ref() }, scored));
         }
         let (model, io_log) = (&model, args.io_log.as_deref());
-        let wanted = Wanted { model, devices: &args.devices, explain: args.explain, io_log };
+        let wanted = Wanted {
+            model,
+            devices: &args.devices,
+            explain: args.explain,
+            io_log,
+            inputs: args.inputs().collect(),
+        };
         return verify::verify(&args.verify, &wanted, global, &images, &events);
     }
     if let Some(path) = &args.io_log {
-        write_log(&scored, path)?;
+        write_log(args, &scored, path)?;
     }
     if let (Some(path), [one, ..]) = (&args.boot_chart, scored.as_slice())
         && let Some(timed) = one.times.first()
     {
         let svg = boot_chart::chart(one, timed, &events).svg();
-        write_file(path, svg.as_bytes())?;
+        write_file(args, path, svg.as_bytes())?;
     }
     if global.json {
         let values: Vec<Value> =
@@ -215,12 +229,11 @@ fn explain(scored: &Scored) {
 
 /// Refuses to write a file that is read, or written, too.
 fn spare_inputs(args: &ScoreArgs) -> Result<(), Failure> {
-    let ScoreArgs { image, other, cached, trace, io_log, boot_chart, .. } = args;
-    let inputs = || std::iter::once(image).chain(other).chain(cached).chain(trace);
+    let ScoreArgs { io_log, boot_chart, .. } = args;
     let outputs = [("--io-log", io_log, None), ("--boot-chart", boot_chart, io_log.as_ref())];
     for (option, path, before) in outputs {
         let Some(path) = path else { continue };
-        if inputs().chain(before).any(|other| is_same(path, other)) {
+        if args.inputs().chain(before).any(|other| is_same(path, other)) {
             let message = "is an image, a trace or another output";
             return Err(Failure::usage(format!("{option} {}: {message}", path.display())));
         }
@@ -228,14 +241,14 @@ fn spare_inputs(args: &ScoreArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    let output = Output::create(path, true)?;
+fn write_file(args: &ScoreArgs, path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    let output = Output::create(path, true, args.inputs())?;
     output.file()?.write_all(bytes).map_err(|error| Failure::io(path.display(), &error))?;
     Ok(output.finish()?)
 }
 
-fn write_log(scored: &[Scored], path: &Path) -> Result<(), Failure> {
-    let output = Output::create(path, true)?;
+fn write_log(args: &ScoreArgs, scored: &[Scored], path: &Path) -> Result<(), Failure> {
+    let output = Output::create(path, true, args.inputs())?;
     let mut out = BufWriter::new(output.file()?);
     let io = |error| Failure::io(path.display(), &error);
     for one in scored {

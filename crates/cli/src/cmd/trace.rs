@@ -14,8 +14,7 @@ use seekless_compose::traces::merge::Merge;
 use seekless_compose::traces::summary::{MergeLimits, is_summary};
 use seekless_compose::traces::{failed, open};
 use seekless_images::Place;
-use seekless_images::output;
-use seekless_images::targets::refuse_inputs;
+use seekless_images::output::{self, NO_INPUTS, refuse_inputs};
 use seekless_layout::recording::map_reads;
 use seekless_layout::trace::{self, Event, Reader, StraceOptions, Writer};
 use seekless_units::{ByteLen, format_size, parse_size};
@@ -156,9 +155,11 @@ pub(crate) fn run(args: &TraceArgs, global: &Global) -> Result<ExitCode, Failure
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs `write` on a file, or on standard output, where a closed pipe is no error.
+/// Runs `write` on a file that is made from `inputs`, or on standard output, where a closed pipe is
+/// no error.
 fn write_to(
     output: Option<&Path>,
+    inputs: impl IntoIterator<Item = impl AsRef<Path>>,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<(), Failure> {
     let Some(path) = output else {
@@ -170,16 +171,17 @@ fn write_to(
             _ => Ok(()),
         };
     };
-    Ok(output::replace(path, |out| trace::write_packed(path, out, write))?)
+    Ok(output::replace(path, inputs, |out| trace::write_packed(path, out, write))?)
 }
 
 fn store(
-    output: Option<&Path>,
+    args: &ImportArgs,
     origin: &str,
     events: &[Event],
     global: &Global,
 ) -> Result<(), Failure> {
-    write_to(output, |out| {
+    let output = args.output.as_deref();
+    write_to(output, args.inputs(), |out| {
         let mut writer = Writer::new(out, &header(origin))?;
         events.iter().try_for_each(|event| writer.write(event))
     })?;
@@ -269,17 +271,23 @@ fn import_blocks(
             image.display()
         );
     }
-    store(args.output.as_deref(), "blocks", &mapped.events, global)
+    store(args, "blocks", &mapped.events, global)
+}
+
+impl ImportArgs {
+    /// The files that are read.
+    fn inputs(&self) -> impl Iterator<Item = &PathBuf> {
+        let Origin { paths, strace, blocks } = &self.from;
+        paths.iter().chain(strace).chain(blocks).chain(&self.image)
+    }
 }
 
 fn import(args: &ImportArgs, global: &Global) -> Result<(), Failure> {
     if let Some(output) = &args.output {
-        let Origin { paths, strace, blocks } = &args.from;
-        refuse_inputs(output, paths.iter().chain(strace).chain(blocks).chain(&args.image))?;
+        refuse_inputs(output, args.inputs())?;
     }
     let bytes = |path: &PathBuf| path.as_os_str().as_bytes().to_vec();
     let root = args.root.as_ref().map(bytes);
-    let output = args.output.as_deref();
     if let (Some(log), Some(image)) = (&args.from.blocks, &args.image) {
         return import_blocks(args, log, image, global);
     }
@@ -288,14 +296,14 @@ fn import(args: &ImportArgs, global: &Global) -> Result<(), Failure> {
     }
     if let Some(list) = &args.from.paths {
         let events = trace::read_paths(open(list)?, root.as_deref());
-        return store(output, "paths", &events.map_err(|error| failed(list, &error))?, global);
+        return store(args, "paths", &events.map_err(|error| failed(list, &error))?, global);
     }
     let Some(file) = &args.from.strace else {
         return Err(Failure::usage("nothing to import (use --paths, --strace or --blocks)"));
     };
     let options = StraceOptions { root, cwd: args.cwd.as_ref().map(bytes) };
     let events = trace::read_strace(open(file)?, &options).map_err(|error| failed(file, &error))?;
-    store(output, "strace", &events, global)
+    store(args, "strace", &events, global)
 }
 
 fn show(path: &Path, global: &Global) -> Result<(), Failure> {
@@ -312,7 +320,7 @@ fn show(path: &Path, global: &Global) -> Result<(), Failure> {
             None
         }
     });
-    write_to(None, |out| {
+    write_to(None, NO_INPUTS, |out| {
         if !global.json {
             return sound.try_for_each(|event| show_event(&event, out));
         }
@@ -355,7 +363,7 @@ fn merge(
     }
     let merge = Merge::new(traces, MergeLimits { memory: how.memory, temp_dir: &temp_dir() })?;
     let mut done = Ok(0);
-    let written = write_to(output, |out| {
+    let written = write_to(output, traces, |out| {
         let mut writer = Writer::new(out, &header("merge"))?;
         done = merge.write(&mut writer)?;
         // The error is returned below; the file must not get its name.

@@ -1,6 +1,6 @@
 //! Log of the requests of both sides.
 
-use super::Verified;
+use super::{Verified, Wanted};
 use crate::failure::Failure;
 use seekless_capture::verify::{Outcome, Requests};
 use seekless_images::output::Output;
@@ -9,8 +9,12 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 
 /// Writes the predicted and the counted requests of all images to a log.
-pub(super) fn write(verified: &[Verified<'_>], path: &Path) -> Result<(), Failure> {
-    let output = Output::create(path, true)?;
+pub(super) fn write(
+    verified: &[Verified<'_>],
+    wanted: &Wanted<'_>,
+    path: &Path,
+) -> Result<(), Failure> {
+    let output = Output::create(path, true, &wanted.inputs)?;
     let mut out = BufWriter::new(output.file()?);
     let io = |error| Failure::io(path.display(), &error);
     for one in verified {

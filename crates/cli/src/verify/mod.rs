@@ -24,7 +24,7 @@ use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -112,6 +112,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) devices: &'a DeviceArgs,
     pub(crate) explain: bool,
     pub(crate) io_log: Option<&'a Path>,
+    /// The files that are read.
+    pub(crate) inputs: Vec<&'a PathBuf>,
 }
 
 /// An image, with the comparison of its prediction.
@@ -140,7 +142,7 @@ pub(crate) fn verify(
     if let Some(path) = wanted.io_log {
         // Fails early if the log cannot be written. It is created again later: the mounts differ
         // then.
-        drop(Output::create(path, true)?);
+        drop(Output::create(path, true, &wanted.inputs)?);
     }
     let mut verified = Vec::new();
     for &(file, scored) in images {
@@ -154,7 +156,7 @@ pub(crate) fn verify(
         verified.push(Verified::new(scored, &usage, measured, wanted)?);
     }
     if let Some(path) = wanted.io_log {
-        log::write(&verified, path)?;
+        log::write(&verified, wanted, path)?;
     }
     let within = verified.iter().all(|one| one.comparison.is_within(args.tolerance));
     if global.json {

@@ -4,6 +4,7 @@ use super::json::ANSWERS;
 use super::{at, workshop};
 use std::fs;
 use std::io::Read;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Stdio;
 
@@ -75,4 +76,42 @@ fn a_full_output_is_a_failure() {
         assert_eq!(child.wait().expect("wait").code(), Some(5), "{args:?}: {told}");
         assert!(told.starts_with("seekless: standard output: "), "{told}");
     }
+}
+
+/// The exit code of a check is its result, whether anybody reads what it prints or not, and a repair
+/// is completed.
+#[test]
+fn a_check_keeps_its_exit_code() {
+    let scratch = workshop("pipes-check");
+    let dir = scratch.path();
+    let damage = |dir: &Path| {
+        // Free blocks of the first group's descriptor and of the superblock.
+        let image = fs::File::options().write(true).open(dir.join("disk.img")).expect("image");
+        image.write_all_at(&[0xab; 2], 4096 + 12).expect("write");
+        image.write_all_at(&[0xab; 2], 1024 + 12).expect("write");
+    };
+    damage(dir);
+    let full = || fs::File::options().write(true).open("/dev/full").expect("/dev/full");
+    let checked = |args: &[&str]| {
+        let closed = unread(dir, args);
+        assert!(closed.1.is_empty(), "{args:?}: {}", closed.1);
+        closed.0
+    };
+    let into_full = |args: &[&str]| {
+        let output = at(dir, args).stdout(full()).stderr(Stdio::piped()).output();
+        let output = output.expect("seekless");
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(told.matches("standard output: ").count(), 1, "{args:?}: {told}");
+        output.status.code()
+    };
+    for more in [&[][..], &["--json"]] {
+        let args = [&["check", "disk.img"], more].concat();
+        assert_eq!(checked(&args), Some(4), "{args:?}");
+        assert_eq!(into_full(&args), Some(4), "{args:?}");
+    }
+    assert_eq!(checked(&["check", "-y", "disk.img"]), Some(1));
+    assert_eq!(checked(&["check", "disk.img"]), Some(0));
+    damage(dir);
+    assert_eq!(into_full(&["check", "-y", "disk.img"]), Some(1));
+    assert_eq!(checked(&["check", "disk.img"]), Some(0));
 }

@@ -221,7 +221,7 @@ fn lists_of_all_kinds_of_images_are_the_same() {
     let (code, message) = failure(&seekless(&["layout", &image, "-o", &list]));
     assert_eq!((code, message.contains("--force")), (6, true), "{message}");
     let (code, message) = failure(&seekless(&["layout", &image, "-o", &image, "--force"]));
-    assert_eq!((code, message.contains("over its image")), (2, true), "{message}");
+    assert_eq!((code, message.contains("over an input")), (2, true), "{message}");
 
     let disk = scratch.join("disk.img");
     let mut on_disk = vec![0; 33 << 20];

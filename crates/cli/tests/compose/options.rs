@@ -703,3 +703,36 @@ fn lost_and_found_is_left_out() {
     let other = ["build", &tree, "-o", &image, "--force", "--format", "ufs2", "--no-lost-found"];
     assert_eq!(failure(&seekless(&other)).0, 2);
 }
+
+/// e2fsck takes the times of 2310 to 2378 for times before 1970, as old kernels wrote them.
+#[test]
+fn times_that_checks_take_for_others_are_replaced() {
+    let scratch = Scratch::new("times");
+    let (tree, image) = (scratch.join("tree"), scratch.join("image"));
+    fs::create_dir(&tree).expect("mkdir");
+    let (first, end, last) = (10_737_418_240_i64, 12_884_901_888, 15_032_385_535);
+    let cases = [
+        (first - 1, first - 1),
+        (first, first - 1),
+        (first + 1000, first - 1),
+        (end - 1000, end),
+        (end - 1, end),
+        (end, end),
+        (last, last),
+        (last + 1, last),
+    ];
+    for (time, _) in cases {
+        run("touch", &["-d", &format!("@{time}"), &format!("{tree}/{time}")]);
+    }
+    let output = seekless(&["build", &tree, "-o", &image]);
+    text(&output);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("5 files have timestamps"), "{said}");
+    run("e2fsck", &["-fn", &image]);
+    let listed = manifest(&image, &[]);
+    for (time, wanted) in cases {
+        let line = listed.lines().find(|line| line.starts_with(&format!("./{time} ")));
+        let line = line.unwrap_or_else(|| panic!("{time}: {listed}"));
+        assert!(line.contains(&format!("time={wanted}.0")), "{time}: {line}");
+    }
+}

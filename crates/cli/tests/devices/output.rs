@@ -409,3 +409,29 @@ fn optimize_writes_to_a_device() {
     run("e2fsck", &["-fn", device.path()]);
     same("in place", &listed, &manifest(device.path(), &[]));
 }
+
+/// A file that is mounted through a loop device, and the file behind a device that is read.
+#[test]
+fn a_file_behind_a_device_is_not_replaced() {
+    let Some((scratch, tree)) = scene("device-behind") else { return };
+    let device = Device::new(&scratch, "device", 64 * MIB);
+    text(&seekless(&["build", &tree, "-o", device.path()]));
+    let backing = device.backing.to_str().expect("path").to_string();
+    let before = device.bytes();
+    fs::write(scratch.path().join("paths"), "/d1/f8\n").expect("paths");
+    let (paths, trace) = (scratch.join("paths"), scratch.join("trace"));
+    text(&seekless(&["trace", "import", "--paths", &paths, "-o", &trace]));
+    let optimize = ["optimize", device.path(), "--trace", &trace, "--force", "-o", &backing];
+    let (code, message) = failure(&seekless(&optimize));
+    assert!(code == 2 && message.contains("over an input"), "{message}");
+    let mounted = Mount::new(&scratch, device.path(), "ro");
+    for args in [
+        &["build", &tree, "--force", "-o", &backing][..],
+        &["mkfs", "--format", "ufs2", "--size", "8M", "--force", &backing],
+    ] {
+        let (code, message) = failure(&seekless(args));
+        assert!(code == 6 && message.contains("is mounted on"), "{args:?}: {message}");
+    }
+    drop(mounted);
+    assert!(fs::read(&backing).expect("file") == before);
+}

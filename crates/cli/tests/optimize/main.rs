@@ -412,6 +412,27 @@ fn bytes_behind_the_file_system_are_left_out_with_a_warning() {
     }
 }
 
+/// A rebuild has no projects, and says so.
+#[test]
+fn flags_that_a_rebuild_cannot_have_are_counted() {
+    let scratch = Scratch::new("project-flags");
+    let (tree, image) = (scratch.join("tree"), scratch.join("image"));
+    fs::create_dir(&tree).expect("mkdir");
+    fs::write(format!("{tree}/file"), [7; 9000]).expect("write");
+    run("mke2fs", &["-q", "-F", "-t", "ext4", "-d", &tree, &image, "16M"]);
+    run("debugfs", &["-w", "-R", "set_inode_field /file flags 0x20080000", &image]);
+    fs::write(scratch.join("paths"), "/file\n").expect("write");
+    let trace = scratch.join("trace");
+    text(&seekless(&["trace", "import", "--paths", &scratch.join("paths"), "-o", &trace]));
+    let new = scratch.join("new");
+    let args = ["optimize", &image, "--trace", &trace, "-o", &new, "--inode-size", "512"];
+    let output = seekless(&args);
+    text(&output);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("1 file with flags that the image cannot have: project"), "{said}");
+    run("e2fsck", &["-fn", &new]);
+}
+
 /// e2fsck counts usage itself, and compares.
 #[test]
 fn quota() {

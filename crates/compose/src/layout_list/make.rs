@@ -12,7 +12,7 @@ use seekless_device::{BlockDevice, ReadRecorder};
 use seekless_fs::format::{Format, OpenOptions, claim};
 use seekless_fs::source::Source;
 use seekless_fs::{FixedKind, FsError, Inspect};
-use seekless_images::{Error, ErrorKind, Place, in_use, refuse_others, snapshot};
+use seekless_images::{Error, ErrorKind, Place, in_use, refuse_others};
 use seekless_units::{ByteLen, Extent, GroupNo, Lba, SECTOR};
 use std::ops::Range;
 use std::path::Path;
@@ -49,20 +49,6 @@ pub struct MadeList {
 }
 
 impl ListRequest<'_> {
-    /// Refuses to write the list over its image.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Usage`].
-    pub fn refuse_output(&self, output: &Path) -> Result<(), Error> {
-        let same =
-            |one: &Path, other: &Path| Some(one.canonicalize().ok()? == other.canonicalize().ok()?);
-        if same(&snapshot::file_of(self.image), output) == Some(true) {
-            let what = "the list would be written over its image";
-            return Err(Error::usage(what).about(output.display()));
-        }
-        Ok(())
-    }
-
     /// Reads the image, and makes its list. The same image gives the same bytes.
     ///
     /// # Errors

@@ -14,7 +14,7 @@ use reuse::{Earlier, Inputs, Present, shown};
 use seekless_fs::format::OpenOptions;
 use seekless_fs::term::{Term, Text};
 use seekless_images::output::{self, in_the_way, to_replace};
-use seekless_images::targets::{OutputFormat, Target, refuse_inputs};
+use seekless_images::targets::{OutputFormat, Target};
 use seekless_images::{Error, ErrorKind, Place, Progress, ReflinkMode, Stop};
 use seekless_layout::planner::Storage;
 use seekless_layout::trace::Events;
@@ -140,7 +140,7 @@ impl LayersBuild<'_> {
             return Err(in_the_way(&list, to_replace()));
         }
         let layers = &self.image.layers;
-        refuse_inputs(&list, self.inputs)?;
+        output::refuse_inputs(&list, self.inputs)?;
         let trees = layers.iter().map(|layer| layer.source.tree()).collect();
         let traces = traces::split(self.traces, self.image.whole.tree(), trees);
         let mut planned = self.plan(&traces, &earlier.unwrap_or_default())?;
@@ -171,7 +171,7 @@ impl LayersBuild<'_> {
         let written = self.finish(planned)?;
         let text = format!("{}\n", self.list(&written));
         if fs::read(&list).ok().as_deref() != Some(text.as_bytes()) {
-            output::replace(&list, |out| out.write_all(text.as_bytes()))?;
+            output::replace(&list, self.inputs, |out| out.write_all(text.as_bytes()))?;
         }
         Ok(written)
     }
@@ -233,8 +233,8 @@ impl LayersBuild<'_> {
                 }
                 Present::Missing => self.force,
             };
-            let target = Target::create(&path, is_replaced, Some(OutputFormat::Raw))?;
-            target.refuse_inputs(self.inputs)?;
+            let raw = Some(OutputFormat::Raw);
+            let target = Target::create(&path, is_replaced, raw, self.inputs)?;
             let target = target.with_reflink(self.reflink)?.with_stop(self.stop.clone());
             one.target = Some(target);
         }

@@ -78,7 +78,7 @@ pub fn summarize(traces: &[(PathBuf, u64)], out: &Path) -> Result<(Header, usize
     }
     let Some(sum) = sum else { return Err(Error::usage("no trace to summarize")) };
     let sum = sum.of_one_machine();
-    let output = Output::create(out, true)?;
+    let output = Output::create(out, true, traces.iter().map(|(path, _)| path))?;
     sum.write(output.file()?).map_err(|error| failed(out, &error))?;
     output.finish()?;
     Ok((sum.header().clone(), sum.len()))
@@ -98,7 +98,7 @@ pub fn add_up(
     if summaries.is_empty() {
         return Err(Error::usage("no summary to add up"));
     }
-    let output = Output::create(out, true)?;
+    let output = Output::create(out, true, summaries)?;
     let about = |(at, error): (Option<usize>, SummaryError)| {
         failed(at.and_then(|at| summaries.get(at)).map_or(out, PathBuf::as_path), &error)
     };

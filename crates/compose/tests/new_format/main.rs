@@ -13,6 +13,7 @@ use seekless_fs::check::Outcome;
 use seekless_fs::format::OpenOptions;
 use seekless_fs::inspect::resolve;
 use seekless_fs::{FsError, Inspect};
+use seekless_images::output::NO_INPUTS;
 use seekless_images::{Target, Unwatched};
 use seekless_layout::planner::{Storage, StorageKind};
 use seekless_layout::replay::Machine;
@@ -53,7 +54,7 @@ fn image(work: &Path, traces: &[Events]) -> Vec<u8> {
     let (from, to) = (work.join("tree"), work.join("flat.img"));
     let options = SourceOptions::default();
     let source = sources::open(&from, &options, Purpose::Build { latest: None }).unwrap();
-    let target = Target::create(&to, true, None).unwrap();
+    let target = Target::create(&to, true, None, NO_INPUTS).unwrap();
     let build = Build {
         source: source.as_ref(),
         name: "tree",

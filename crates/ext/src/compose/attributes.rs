@@ -182,9 +182,12 @@ fn divide<'s, 'a>(
     let mut left = room.in_inode.saturating_sub(2 * size_of::<u32>());
     let mut block_left = room.block - size_of::<XattrHeader>() - size_of::<u32>();
     let (mut inside, mut outside) = (Vec::new(), Vec::new());
+    let len_of = |(attribute, value_inode): &Stored<'_>| {
+        if *value_inode { attribute.entry_len() } else { attribute.len() }
+    };
     for one in stored {
         let (attribute, value_inode) = one;
-        let len = if *value_inode { attribute.entry_len() } else { attribute.len() };
+        let len = len_of(one);
         if len <= left && !(*value_inode && room.value_inodes_in_block) {
             left -= len;
             inside.push(one);
@@ -200,9 +203,11 @@ fn divide<'s, 'a>(
             block_left -= len;
             outside.push(one);
         } else {
+            let all: usize = stored.iter().map(len_of).sum();
+            let in_inode: usize = inside.iter().map(|one| len_of(one)).sum();
             return Err(FsError::NoSpace(format!(
                 "extended attributes of {} bytes do not fit in a block of {}{}",
-                attribute.len(),
+                all - in_inode,
                 room.block,
                 if room.value_inodes { "" } else { " (the ea_inode feature allows larger ones)" }
             )));

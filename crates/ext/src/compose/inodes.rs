@@ -9,6 +9,7 @@ use crate::ondisk::{
 use seekless_fs::tree::OtherTimes;
 use seekless_fs::{FileKind, Timestamp, inode_flag};
 use seekless_units::{BlockNo, Ino};
+use std::ops::Range;
 use zerocopy::IntoBytes;
 
 /// The maximum link count of an inode; directories with more have 1.
@@ -125,8 +126,13 @@ pub(crate) fn seal(inode: &mut [u8], seed: u32) {
     }
 }
 
-/// The nearest time that an inode can store: 34 bits of seconds from 1901 on, 32 in inodes without
-/// the extra fields.
+/// Seconds since 1970 whose lower 32 bits are negative and whose epoch is 3: April 2310 to April
+/// 2378. Kernels before 3.14 wrote times before 1970 so, for which e2fsck takes them
+/// (`CHECK_INODE_EXTRA_NEGATIVE_EPOCH` of its pass1.c).
+const DOUBTFUL: Range<i64> = (3 << 32) - (1 << 31)..3 << 32;
+
+/// The nearest time that an inode can store: 34 bits of seconds from 1901 on, without those that
+/// checks take for others; 32 in inodes without the extra fields.
 pub(crate) fn storable(time: Timestamp, inode_size: u32) -> Timestamp {
     let first = i64::from(i32::MIN);
     let last = if inode_size as usize > INODE_CORE_SIZE {
@@ -137,6 +143,11 @@ pub(crate) fn storable(time: Timestamp, inode_size: u32) -> Timestamp {
     match time.secs {
         secs if secs < first => Timestamp { secs: first, nanos: 0 },
         secs if secs > last => Timestamp { secs: last, nanos: 0 },
+        secs if last > i32::MAX.into() && DOUBTFUL.contains(&secs) => {
+            let is_early = secs - DOUBTFUL.start < DOUBTFUL.end - secs;
+            let secs = if is_early { DOUBTFUL.start - 1 } else { DOUBTFUL.end };
+            Timestamp { secs, nanos: 0 }
+        }
         _ => time,
     }
 }

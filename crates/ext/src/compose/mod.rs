@@ -42,7 +42,7 @@ use options::Options;
 use seekless_device::BlockDevice;
 use seekless_fs::plan::{Demand, InodeTable, NewVolume, ObjectId, OlderFile, Plan, Space};
 use seekless_fs::source::Source;
-use seekless_fs::tree::{Node, Tree};
+use seekless_fs::tree::{Node, OtherTimes, Tree};
 use seekless_fs::{FsError, Timestamp};
 use seekless_units::{BlockNo, ByteLen, Extent, Ino};
 use sha2::{Digest, Sha256};
@@ -317,8 +317,13 @@ impl NewVolume for Builder<'_> {
 
     fn clamped_times(&self) -> usize {
         let size = self.geometry.inode_size;
-        let clamped = |node: &&Node| inodes::storable(node.mtime, size) != node.mtime;
-        self.demand.tree.nodes().iter().filter(clamped).count()
+        let tree = self.demand.tree;
+        let is_clamped = |node: &&Node| {
+            let OtherTimes { atime, ctime, crtime } = tree.other_times(node);
+            let all = [node.mtime, atime, ctime, crtime];
+            all.into_iter().any(|time| inodes::storable(time, size) != time)
+        };
+        tree.nodes().iter().filter(is_clamped).count()
     }
 
     fn write(

@@ -43,7 +43,7 @@ use seekless_device::BlockDevice;
 use seekless_fs::extents::difference;
 use seekless_fs::plan::{Demand, NewVolume, ObjectId, Plan, Space};
 use seekless_fs::source::{Content, Source};
-use seekless_fs::tree::Tree;
+use seekless_fs::tree::{NodeId, OtherTimes, Tree};
 use seekless_fs::{FsError, Timestamp};
 use seekless_units::{BlockNo, ByteLen, Extent, Ino};
 use std::borrow::Cow;
@@ -218,7 +218,12 @@ impl NewVolume for Builder<'_> {
         let kept = tree.ids().filter(|id| self.content.objects.all[id.index()].is_kept);
         let clamped = |time: Timestamp| time < EARLIEST || time > LATEST;
         // The root has no times.
-        kept.skip(1).filter(|&id| clamped(tree.node(id).mtime)).count()
+        let is_clamped = |&id: &NodeId| {
+            let node = tree.node(id);
+            let OtherTimes { atime, crtime, .. } = tree.other_times(node);
+            [node.mtime, atime, crtime].into_iter().any(clamped)
+        };
+        kept.skip(1).filter(is_clamped).count()
     }
 
     fn write(

@@ -46,7 +46,7 @@ use older::OlderFiles;
 use seekless_device::BlockDevice;
 use seekless_fs::plan::{Demand, InodeTable, NewVolume, ObjectId, OlderFile, Plan, Run, Space};
 use seekless_fs::source::Source;
-use seekless_fs::tree::Tree;
+use seekless_fs::tree::{Node, OtherTimes, Tree};
 use seekless_fs::{FsError, Timestamp};
 use seekless_units::{BlockNo, ByteLen, Extent, Ino};
 use std::sync::Arc;
@@ -246,8 +246,13 @@ impl NewVolume for Builder<'_> {
     }
 
     fn clamped_times(&self) -> usize {
+        let tree = self.demand.tree;
         let clamped = |time| inode::storable(time, self.geometry.version) != time;
-        self.demand.tree.nodes().iter().filter(|node| clamped(node.mtime)).count()
+        let is_clamped = |node: &&Node| {
+            let OtherTimes { atime, ctime, .. } = tree.other_times(node);
+            [node.mtime, atime, ctime].into_iter().any(clamped)
+        };
+        tree.nodes().iter().filter(is_clamped).count()
     }
 
     fn shared_block(&self, object: ObjectId, run: Run) -> Option<(ObjectId, Run)> {

@@ -46,8 +46,11 @@ pub(super) struct ConvertedTarget {
 
 impl ConvertedTarget {
     /// Begins an image. Impossible requests are refused before anything is built.
-    pub(super) fn begin(path: &Path, force: bool, conversion: Conversion) -> Result<Self, Error> {
-        let output = Output::create(path, force)?;
+    pub(super) fn begin(
+        path: &Path,
+        output: Output,
+        conversion: Conversion,
+    ) -> Result<Self, Error> {
         if let Conversion::Qemu(format) = conversion {
             qemu::require_converter(path, format)?;
         }

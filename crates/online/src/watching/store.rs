@@ -5,7 +5,7 @@ use crate::relayout::Target;
 use seekless_fs::Inspect;
 use seekless_host::handle;
 use seekless_host::mounts::DeviceNumber;
-use seekless_images::output::Output;
+use seekless_images::output::{NO_INPUTS, Output};
 use seekless_images::{Error, ErrorKind};
 use seekless_layout::habits::{self, Habits, Rules, Seconds, StateError};
 use std::fs::{DirBuilder, File};
@@ -139,7 +139,7 @@ impl Store {
     pub fn save(&self, habits: &Habits) -> Result<(), Error> {
         let path = self.state();
         let failed = |error| Error::io(path.display(), &error);
-        let output = Output::create(&path, true)?;
+        let output = Output::create(&path, true, NO_INPUTS)?;
         let mut file = BufWriter::new(output.file()?);
         habits::write(habits, &self.uuid, now(), &mut file).map_err(failed)?;
         file.flush().map_err(failed)?;

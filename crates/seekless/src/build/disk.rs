@@ -144,17 +144,16 @@ impl Build {
         self.refuse_options_of_one_volume()?;
         self.settings(Format::Ext4, None, None)?;
         let wanted = definitions::read(directory, self.architecture.into())?;
-        sources::refuse_inside(path, &self.sources)?;
-        let target = Target::create(path, self.replaces, self.output_format.map(Into::into))?;
-        let target = target.with_reflink(self.reflink.into())?.with_stop(self.stop.clone());
+        let format = self.output_format.map(Into::into);
         let mut inputs = self.inputs();
         inputs.extend(definitions::files(directory)?);
-        target.refuse_inputs(&inputs)?;
+        let target = Target::create(path, self.replaces, format, &inputs)?;
+        let target = target.with_reflink(self.reflink.into())?.with_stop(self.stop.clone());
         target.refuse_blocks(512, "partition tables are made for sectors of 512 bytes")?;
         let source = if self.sources.is_empty() && self.amendments.files().next().is_none() {
             definitions::no_source()?
         } else {
-            sources::open_layers(&self.sources, &self.opening()?, self.purpose())?
+            sources::open_layers(&self.sources, &self.opening(path)?, self.purpose())?
         };
         let options = |format: FileSystem, _: &dyn Source| match format {
             FileSystem::Vfat => {

@@ -4,6 +4,7 @@ use super::Build;
 use crate::Error;
 use seekless_compose::per_layer::{self, LayerWritten, LayersBuild};
 use seekless_compose::sources;
+use seekless_images::output;
 use seekless_layout::planner::Storage;
 use seekless_units::ByteLen;
 use serde::Serialize;
@@ -128,9 +129,9 @@ impl Build {
         let of_layer = || self.settings(self.format, None, None);
         per_layer::check(&of_layer()?, whiteouts)?;
         for path in [directory, &directory.join(per_layer::LIST)] {
-            sources::refuse_inside(path, &self.sources)?;
+            output::refuse_inputs(path, &self.sources)?;
         }
-        let opening = self.opening()?;
+        let opening = self.opening(directory)?;
         let image = sources::open_apart(source, &opening, whiteouts, self.purpose())?;
         let traces: Vec<_> = self.traces.iter().map(|trace| trace.events.clone()).collect();
         let build = LayersBuild {

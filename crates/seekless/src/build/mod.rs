@@ -24,7 +24,7 @@ use seekless_formats::{EXT, FAT, FFS, KnownFormat};
 use seekless_fs::Timestamp;
 use seekless_fs::format::OpenOptions;
 use seekless_fs::plan::Spare;
-use seekless_images::{Place, ReflinkMode, Target, Unwatched, targets};
+use seekless_images::{Place, ReflinkMode, Target, Unwatched, output, targets};
 use seekless_layout::planner::{Storage, StorageKind};
 use seekless_units::ByteLen;
 use serde::Serialize;
@@ -728,10 +728,9 @@ impl Build {
         if self.reuses {
             return Err(Error::usage("only images of layers are used again"));
         }
-        sources::refuse_inside(path, &self.sources)?;
-        let target = Target::create(path, self.replaces, self.output_format.map(Into::into))?;
+        let format = self.output_format.map(Into::into);
+        let target = Target::create(path, self.replaces, format, self.inputs())?;
         let target = target.with_reflink(self.reflink.into())?.with_stop(self.stop.clone());
-        target.refuse_inputs(&self.inputs())?;
         let bases = self.older_images()?;
         let all = target.capacity().map(ByteLen::get).filter(|_| self.free == 0);
         let options = self.settings(self.format, self.size.or(all), bases.as_ref())?;
@@ -743,7 +742,7 @@ impl Build {
         if self.amendments.file_contexts.is_some() && !matches!(options, Options::Ext(_)) {
             return Err(Error::usage("SELinux contexts are those of ext images"));
         }
-        let mut opening = self.opening()?;
+        let mut opening = self.opening(path)?;
         opening.dropped.all |= is_fat && self.is_lossy;
         let purpose = self.purpose();
         let (below, source) = if self.is_shared {
@@ -787,14 +786,16 @@ impl Build {
         self.sources.iter().chain(&self.like).cloned().chain(lists).collect()
     }
 
-    /// How the sources are opened.
-    fn opening(&self) -> Result<SourceOptions, Error> {
+    /// How the sources are opened for an output, which must not be a file of theirs.
+    fn opening(&self, path: &Path) -> Result<SourceOptions, Error> {
         if self.is_only_listed && self.amendments.manifest.is_none() {
             return Err(Error::usage("only listed files are kept by a manifest"));
         }
+        let amendments = self.wanted_amendments().read(true)?;
+        output::refuse_inputs(path, amendments.host_files())?;
         Ok(SourceOptions {
             excludes: sources::excludes(&self.exclude_files, &self.excludes, &self.includes)?,
-            amendments: self.wanted_amendments().read(true)?,
+            amendments,
             registries: self.registries(),
             ..self.options.clone()
         })

@@ -28,6 +28,7 @@ use edit::Edit;
 use seekless_fs::FsError;
 use seekless_fs::source::Source;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Changes to a tree, in the order in which they are made.
@@ -59,6 +60,11 @@ impl Amendments {
     #[must_use]
     pub fn needs_whole(&self) -> bool {
         self.manifest.is_some() || !self.tables.is_empty()
+    }
+
+    /// The regular files of the host from which contents are read.
+    pub fn host_files(&self) -> impl Iterator<Item = PathBuf> {
+        self.manifest.iter().flat_map(|(manifest, role)| manifest.host_files(*role))
     }
 
     /// Changes the tree of a source. The times of changed files are limited as `options` say.

@@ -31,9 +31,8 @@ pub(super) fn run(run: &Run<'_>, path: &Path) -> Result<Outcome, Failure> {
         return on_device(run, &options, &seekless_images::device_locked(path, place)?)
             .map_err(about);
     };
-    let target = Target::create(new, run.args.force, None)?;
+    let target = Target::create(new, run.args.force, None, [path])?;
     let target = target.with_reflink(run.args.reflink.mode())?;
-    target.refuse_inputs([&path.to_path_buf()])?;
     seekless_images::in_use::refuse(path)?;
     let old = seekless_images::device(path, &Place::default())?;
     let part = seekless_images::part(path, old.clone(), place)?;

@@ -61,7 +61,7 @@ pub(super) struct Plot {
 }
 
 impl Plot {
-    /// Creates the file, which must be none of `others`.
+    /// Creates the file, which must be none of `others`, the files that are read or written.
     pub(super) fn new(path: &Path, others: &[&Path]) -> Result<Self, Failure> {
         let shown = path.display();
         let html = match path.extension().and_then(|ending| ending.to_str()) {
@@ -75,7 +75,7 @@ impl Plot {
             let what = "the plot would overwrite the image";
             return Err(Failure::usage(format!("--plot {shown}: {what}")));
         }
-        Ok(Self { path: path.into(), html, output: Output::create(path, true)? })
+        Ok(Self { path: path.into(), html, output: Output::create(path, true, others)? })
     }
 
     pub(super) fn write(

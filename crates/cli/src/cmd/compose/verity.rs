@@ -7,10 +7,11 @@ use crate::written::{Written, is_same};
 use clap::Args;
 use seekless_device::{DeviceError, Window};
 use seekless_fs::FsError;
-use seekless_images::output;
-use seekless_images::targets::{OutputFormat, Target, refuse_inputs};
+use seekless_images::output::{NO_INPUTS, Output, is_written_to, replace};
+use seekless_images::targets::{OutputFormat, Target};
 use seekless_units::{ByteLen, Lba};
 use seekless_verity::{HASH_BLOCK, RootHash, Verity, VerityError};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// Whether there is to be a hash tree, and where.
@@ -27,6 +28,13 @@ pub(super) struct VerityArgs {
     root_hash_file: Option<PathBuf>,
 }
 
+/// The files of a hash tree beside the image, not complete yet.
+pub(super) struct SealFiles {
+    tree: Option<Target>,
+    /// `None` also for a device or a pipe.
+    root_hash: Option<Output>,
+}
+
 /// The hash tree that was written.
 pub(super) struct Sealed {
     root: RootHash,
@@ -41,14 +49,19 @@ impl VerityArgs {
         self.verity || self.verity_tree.is_some()
     }
 
-    /// Refuses invalid combinations of arguments before anything is written. Creates the file of a
-    /// separate tree.
+    /// The files that are written beside the image.
+    pub(super) fn outputs(&self) -> impl Iterator<Item = &PathBuf> {
+        self.verity_tree.iter().chain(&self.root_hash_file)
+    }
+
+    /// Refuses invalid combinations of arguments before anything is written. Creates the files of a
+    /// separate tree and of the root hash.
     pub(super) fn begin(
         &self,
         image: &Path,
         force: bool,
         inputs: &[PathBuf],
-    ) -> Result<Option<Target>, Failure> {
+    ) -> Result<SealFiles, Failure> {
         if self.root_hash_file.is_some() && !self.is_wanted() {
             return Err(Failure::usage("--root-hash-file needs --verity or --verity-tree"));
         }
@@ -60,13 +73,12 @@ impl VerityArgs {
         if is_shared || others.into_iter().flatten().any(|path| is_same(path, image)) {
             return Err(Failure::usage("image, hash tree and root hash need files of their own"));
         }
-        if let Some(path) = &self.root_hash_file {
-            refuse_inputs(path, inputs)?;
-        }
-        let Some(path) = &self.verity_tree else { return Ok(None) };
-        let tree = Target::create(path, force, Some(OutputFormat::Raw))?;
-        tree.refuse_inputs(inputs)?;
-        Ok(Some(tree))
+        let raw = Some(OutputFormat::Raw);
+        let tree = self.verity_tree.as_ref();
+        let tree = tree.map(|path| Target::create(path, force, raw, inputs)).transpose()?;
+        let root_hash = self.root_hash_file.as_ref().filter(|path| !is_written_to(path));
+        let root_hash = root_hash.map(|path| Output::create(path, force, inputs)).transpose()?;
+        Ok(SealFiles { tree, root_hash })
     }
 
     /// Bytes for the image if image and tree share `all` bytes; `None` if both do not fit.
@@ -80,13 +92,19 @@ impl VerityArgs {
         &self,
         image: &Target,
         len: ByteLen,
-        tree: Option<Target>,
+        files: SealFiles,
         global: &Global,
     ) -> Result<Option<Sealed>, Failure> {
         if !self.is_wanted() {
             return Ok(None);
         }
-        let failed = |error| failed(error).about(image.path().display());
+        let SealFiles { tree, root_hash } = files;
+        let failed = |error| {
+            let failure = failed(error);
+            // Only the tree is written.
+            let written = tree.as_ref().filter(|_| failure.is_no_space());
+            failure.about(written.unwrap_or(image).path().display())
+        };
         let whole = image.device(len, &progress::shown(global))?;
         let verity = Verity::new(whole.as_ref()).map_err(failed)?;
         let bar = progress::bytes(global, len);
@@ -113,9 +131,15 @@ impl VerityArgs {
         if let Some(tree) = tree {
             tree.finish()?;
         }
-        if let Some(path) = &self.root_hash_file {
-            // No newline, as with `veritysetup --root-hash-file`.
-            output::replace(path, |out| write!(out, "{root}"))?;
+        // No newline, as with `veritysetup --root-hash-file`.
+        match (&self.root_hash_file, root_hash) {
+            (Some(path), Some(output)) => {
+                let written = write!(output.file()?, "{root}");
+                written.map_err(|error| Failure::io(path.display(), &error))?;
+                output.finish()?;
+            }
+            (Some(path), None) => replace(path, NO_INPUTS, |out| write!(out, "{root}"))?,
+            (None, _) => {}
         }
         Ok(Some(Sealed { root, offset, tree: self.verity_tree.clone() }))
     }

@@ -10,6 +10,7 @@ use seekless_crash::explore::{Coverage, levels};
 use seekless_crash::shrink::Reproducer;
 use seekless_crash::{Extent, Search};
 use serde_json::{Value, json};
+use std::path::Path;
 
 /// How much is looked at.
 #[derive(Args, Debug, Clone)]
@@ -117,10 +118,10 @@ pub(super) fn reproducer_json(small: &Reproducer) -> Value {
     })
 }
 
-/// Writes a file, or replaces it if it exists.
-pub(super) fn write_new(path: &std::path::Path, bytes: &[u8]) -> Result<(), Failure> {
+/// Writes a file, or replaces it if it exists and is not the workload.
+pub(super) fn write_new(path: &Path, workload: &str, bytes: &[u8]) -> Result<(), Failure> {
     use std::io::Write;
-    let output = seekless_images::output::Output::create(path, true)?;
+    let output = seekless_images::output::Output::create(path, true, [workload])?;
     let mut file = output.file()?;
     file.write_all(bytes).map_err(|error| Failure::io(path.display(), &error))?;
     Ok(output.finish()?)

@@ -119,15 +119,15 @@ pub(crate) fn run(args: &CrashRunArgs, global: &Global) -> Result<ExitCode, Fail
     let settings = Settings { discipline, search, schedules, queue };
     let mut campaign = Campaign::new(&target, settings);
     if let Some(path) = &args.log_out {
-        log_out(&mut campaign, &scripts, path)?;
+        log_out(args, &mut campaign, &scripts, path)?;
     }
     campaign.keep(args.keep_states.map_or(0, usize::from));
     let outcome = all(args, global, &mut campaign, &scripts, &settings)?;
     if let Some(dir) = &args.keep_dir {
-        write_kept(&mut campaign, &scripts, dir)?;
+        write_kept(args, &mut campaign, &scripts, dir)?;
     }
     if let (Some(path), Some(small)) = (&args.image_out, &outcome.small) {
-        write_new(path, &small.image)?;
+        write_new(path, &args.workload, &small.image)?;
     }
     let holds = outcome.results.iter().all(|result| result.failing == 0);
     if global.json {
@@ -164,18 +164,28 @@ fn scripts(name: &str, target: &dyn Target, sequences: Sequences) -> Result<Vec<
     Ok(vec![parse(name, &text).map_err(CampaignError::from)?])
 }
 
-fn log_out(campaign: &mut Campaign<'_>, scripts: &[Script], path: &Path) -> Result<(), Failure> {
+fn log_out(
+    args: &CrashRunArgs,
+    campaign: &mut Campaign<'_>,
+    scripts: &[Script],
+    path: &Path,
+) -> Result<(), Failure> {
     let [script] = scripts else {
         return Err(Failure::usage("--log-out takes only one workload"));
     };
     let log = campaign.log_of(script)?;
     let mut bytes = Vec::new();
     dm_log_writes::write(&log, &mut bytes).map_err(|error| Failure::io(path.display(), &error))?;
-    write_new(path, &bytes)
+    write_new(path, &args.workload, &bytes)
 }
 
 /// Writes the images of the kept states, and a list of them.
-fn write_kept(campaign: &mut Campaign<'_>, scripts: &[Script], dir: &Path) -> Result<(), Failure> {
+fn write_kept(
+    args: &CrashRunArgs,
+    campaign: &mut Campaign<'_>,
+    scripts: &[Script],
+    dir: &Path,
+) -> Result<(), Failure> {
     std::fs::create_dir_all(dir).map_err(|error| Failure::io(dir.display(), &error))?;
     let mut list = String::new();
     for (kept, number) in campaign.kept().into_iter().zip(1u32..) {
@@ -184,7 +194,7 @@ fn write_kept(campaign: &mut Campaign<'_>, scripts: &[Script], dir: &Path) -> Re
         };
         let image = campaign.image_of(script, &kept)?;
         let name = format!("state-{number:05}.img");
-        write_new(&dir.join(&name), &image)?;
+        write_new(&dir.join(&name), &args.workload, &image)?;
         let AcceptedState { workload, schedule, epoch, choice } = &kept;
         let (from, to, count) = (epoch.steps.start, epoch.steps.end, choice.count());
         let line = format!(
@@ -192,7 +202,7 @@ fn write_kept(campaign: &mut Campaign<'_>, scripts: &[Script], dir: &Path) -> Re
         );
         list.push_str(&line);
     }
-    write_new(&dir.join("states.txt"), list.as_bytes())
+    write_new(&dir.join("states.txt"), &args.workload, list.as_bytes())
 }
 
 fn all(

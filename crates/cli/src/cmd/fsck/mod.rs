@@ -39,6 +39,7 @@ impl Program {
     /// Checks a volume as the arguments say; the first is the name of the program.
     pub(crate) fn run(self, arguments: impl Iterator<Item = OsString>) -> ExitCode {
         say::begin(&Global { json: false, quiet: false });
+        say::go_on();
         match self {
             Self::E2fsck => parsed(arguments, e2fsck::run),
             Self::Dosfsck => parsed(arguments, dosfsck::run),

@@ -73,12 +73,13 @@ pub(super) fn run(args: &ValidateArgs, global: &Global) -> Result<(), Failure> {
     let (Some(traces), Some(specs)) = (&args.traces, &args.specs) else {
         return Err(Failure::usage("--traces and --specs, or --fio, are required"));
     };
-    let drives: Vec<Validated> = find_traces(traces)?
+    let traces = find_traces(traces)?;
+    let drives: Vec<Validated> = traces
         .iter()
         .map(|(drive, path)| validate_one(drive, path, specs))
         .collect::<Result<_, _>>()?;
     if let Some(path) = &args.plot {
-        let output = Output::create(path, true)?;
+        let output = Output::create(path, true, inputs(&traces, specs))?;
         let io = |error| Failure::io(path.display(), &error);
         output.file()?.write_all(plot::svg(&drives).as_bytes()).map_err(io)?;
         output.finish()?;
@@ -106,6 +107,15 @@ fn as_json(one: &Validated) -> Value {
         "demerit_ms": one.demerit.demerit_ms,
         "demerit_percent": one.demerit.demerit_percent,
     })
+}
+
+/// All files that are read, or might be.
+fn inputs(traces: &[(String, PathBuf)], specs: &Path) -> Vec<PathBuf> {
+    let of_drive = |(drive, path): &(String, PathBuf)| {
+        let specs = SPECS.iter().map(|ending| specs.join(format!("{drive}{ending}")));
+        specs.chain([path.clone()]).collect::<Vec<_>>()
+    };
+    traces.iter().flat_map(of_drive).collect()
 }
 
 fn validate_one(drive: &str, path: &Path, specs: &Path) -> Result<Validated, Failure> {

@@ -4,7 +4,7 @@ use super::{FileArgs, KindArgs};
 use crate::args::{Global, PlaceArgs};
 use crate::cmd::fsck::exit::{OPERATIONAL, USAGE, code};
 use crate::failure::Failure;
-use crate::say::say;
+use crate::say::{self, say};
 use clap::Args;
 use seekless_fs::check::Outcome;
 use seekless_fs::quota::{OwnerUsage, QuotaComparison, QuotaDifference};
@@ -50,6 +50,7 @@ pub(super) struct QuotaCheckArgs {
 }
 
 pub(super) fn run(args: &QuotaCheckArgs, global: &Global) -> ExitCode {
+    say::go_on();
     match compared(args) {
         Ok(comparison) => {
             let outcome = match (comparison.is_clean(), args.yes) {

@@ -10,6 +10,7 @@ use crate::written::Written;
 use clap::{Args, ValueEnum};
 use seekless_compose::traces::load;
 use seekless_images::Place;
+use seekless_images::output::refuse_inputs;
 use seekless_layout::fit::Fit;
 use seekless_layout::score::parse_chunk;
 use seekless_layout::trace::{
@@ -114,6 +115,9 @@ pub(super) fn run(args: &ExportArgs, global: &Global) -> Result<(), Failure> {
         let what = if needs_image { "the options of an image need" } else { "this format needs" };
         return Err(Failure::usage(format!("{what} --image")));
     }
+    if let Some(output) = &args.output {
+        refuse_inputs(output, args.inputs())?;
+    }
     if args.target.is_some() && args.format != Form::Fio {
         return Err(Failure::usage("--target is for the fio format"));
     }
@@ -131,6 +135,13 @@ pub(super) fn run(args: &ExportArgs, global: &Global) -> Result<(), Failure> {
     match &warm {
         Some(warm) if args.format.is_of_ranges() => ranges(args, path, warm, global),
         _ => files(args, (path, &events), warm.as_ref(), global),
+    }
+}
+
+impl ExportArgs {
+    /// The files that are read.
+    fn inputs(&self) -> impl Iterator<Item = &PathBuf> {
+        self.trace.iter().chain(&self.image)
     }
 }
 
@@ -272,7 +283,7 @@ fn put(
         say!("{}", as_json());
         return Ok(());
     }
-    write_to(output, write)?;
+    write_to(output, args.inputs(), write)?;
     if let Some(path) = output {
         Written::file(path).with(what, count as u64).tell(global);
     }

@@ -7,6 +7,7 @@ use crate::source::temp_dir;
 use crate::written::Written;
 use clap::Args;
 use seekless_compose::traces::summary::{self, MergeLimits};
+use seekless_images::output::NO_INPUTS;
 use seekless_summary::{Header, Touched, UNIT, weight_of};
 use seekless_units::ByteLen;
 use serde_json::json;
@@ -103,7 +104,7 @@ fn tell(output: &Path, header: &Header, global: &Global, more: impl FnOnce(Writt
 /// Shows the rows of a summary, in the order to lay out by.
 pub(super) fn show(path: &Path, global: &Global) -> Result<(), Failure> {
     let summary = summary::read(path)?;
-    super::write_to(None, |out| {
+    super::write_to(None, NO_INPUTS, |out| {
         if !global.json {
             writeln!(
                 out,

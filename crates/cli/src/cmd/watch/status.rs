@@ -8,7 +8,7 @@ use crate::usage;
 use crate::written::Written;
 use clap::Args;
 use seekless_fs::{FsError, Inspect};
-use seekless_images::output::replace;
+use seekless_images::output::{NO_INPUTS, replace};
 use seekless_layout::habits::{Habit, Habits, Seconds};
 use seekless_layout::replay::{Machine, Replayed, replay};
 use seekless_layout::score::figures;
@@ -255,5 +255,5 @@ fn page(mount: &Path, shown: &[Shown<'_>]) -> Page {
 }
 
 fn write_page(path: &Path, page: &Page, disks: &[Disk]) -> Result<(), Failure> {
-    Ok(replace(path, |out| out.write_all(page::html(page, disks).as_bytes()))?)
+    Ok(replace(path, NO_INPUTS, |out| out.write_all(page::html(page, disks).as_bytes()))?)
 }

@@ -368,7 +368,7 @@ fn path_shown(path: &[u8]) -> String {
     if path.is_empty() { ".".into() } else { shown(path) }
 }
 
-fn os_path(path: &[u8]) -> PathBuf {
+pub(super) fn os_path(path: &[u8]) -> PathBuf {
     Path::new(std::ffi::OsStr::from_bytes(path)).to_path_buf()
 }
 

@@ -13,6 +13,7 @@ mod vis;
 use super::extra::mtime_of_list;
 use crate::list::{self, ListError, lines, path_of, shown};
 pub use follow::ManifestRole;
+use follow::os_path;
 use keywords::Keywords;
 use seekless_fs::{FileKind, Timestamp};
 use std::collections::BTreeSet;
@@ -62,6 +63,15 @@ impl Manifest {
         }
         let (path, mtime) = (path.to_path_buf(), mtime_of_list(path)?);
         Ok(Self { path, mtime, entries, idle: reading.idle })
+    }
+
+    /// The regular files of the host from which contents are read.
+    pub(super) fn host_files(&self, role: ManifestRole) -> impl Iterator<Item = PathBuf> {
+        let of_entry = move |entry: &ManifestEntry| match &entry.keywords.contents {
+            None if role != ManifestRole::Whole => None,
+            contents => Some(os_path(contents.as_deref().unwrap_or(&entry.path))),
+        };
+        self.entries.iter().filter_map(of_entry).filter(|path| path.is_file())
     }
 }
 

@@ -4,8 +4,11 @@
 //! directory that was itself created or opened without following symlinks, and
 //! every name is checked, so nothing is ever written outside the destination.
 
+mod incoming;
+
 use crate::failure::Failure;
 use crate::show;
+use incoming::Incoming;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{
     AtFlags, CWD, FileType, Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFlags,
@@ -18,13 +21,14 @@ use seekless_fs::mapped::MappedContent;
 use seekless_fs::source::Content;
 use seekless_fs::{Attr, BlockMap, FileKind, Inspect, Xattr};
 use seekless_images::ReflinkMode;
+use seekless_images::output::input_file;
 use seekless_images::targets::Cloning;
 use seekless_units::{ByteLen, Ino};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -48,6 +52,8 @@ pub(crate) struct Summary {
 /// A copy of files from an image.
 pub(crate) struct Extraction<'a> {
     image: &'a dyn Inspect,
+    /// Device and inode number of the file that contains the image.
+    image_file: Option<(u64, u64)>,
     top: OwnedFd,
     privileged: bool,
     /// Files with several names: the path of the first name written, relative to `top`.
@@ -83,9 +89,9 @@ fn is_safe(name: &[u8]) -> bool {
 }
 
 impl<'a> Extraction<'a> {
-    /// A copy to the directory `top`.
+    /// A copy from an image, which lies in the file `path`, to the directory `top`.
     pub(crate) fn new(
-        image: &'a dyn Inspect,
+        (image, path): (&'a dyn Inspect, &Path),
         top: &Path,
         reflink: ReflinkMode,
     ) -> Result<Self, Failure> {
@@ -94,6 +100,7 @@ impl<'a> Extraction<'a> {
             .map_err(|error| Failure::io(top.display(), &error.into()))?;
         Ok(Self {
             image,
+            image_file: input_file(path).metadata().ok().map(|meta| (meta.dev(), meta.ino())),
             top: fd,
             privileged: rustix::process::geteuid().is_root(),
             linked: HashMap::new(),
@@ -175,14 +182,15 @@ impl<'a> Extraction<'a> {
             return self.make_directory(dir, path, name, attr);
         }
         let os_name = OsStr::from_bytes(name);
-        match rustix::fs::unlinkat(dir, os_name, AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT) => {}
-            Err(error) => return Err(failed(&path, error)),
+        if self.is_image(dir, os_name) {
+            self.skip(&path, "is the image itself in the destination");
+            return Ok(None);
         }
         if let Some(first) = self.linked.get(&ino).filter(|_| attr.nlink > 1) {
             let first = OsStr::from_bytes(first);
-            rustix::fs::linkat(&self.top, first, dir, os_name, AtFlags::empty())
-                .map_err(|error| failed(&path, error))?;
+            let link = |to: &OsStr| rustix::fs::linkat(&self.top, first, dir, to, AtFlags::empty());
+            let linked = Incoming::other(dir, os_name, link).and_then(Incoming::finish);
+            linked.map_err(|error| failed(&path, error))?;
             return Ok(None);
         }
         if self.make_file(dir, &path, os_name, &attr)? {
@@ -192,6 +200,12 @@ impl<'a> Extraction<'a> {
             }
         }
         Ok(None)
+    }
+
+    /// Whether the image lies in a file of this name.
+    fn is_image(&self, dir: BorrowedFd<'_>, name: &OsStr) -> bool {
+        let there = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW);
+        there.is_ok_and(|there| Some((there.st_dev, there.st_ino)) == self.image_file)
     }
 
     fn make_directory(
@@ -241,18 +255,24 @@ impl<'a> Extraction<'a> {
             FileKind::Regular => return self.make_regular(dir, path, name, attr).map(|()| true),
             FileKind::Symlink => {
                 let target = self.image.read_link(attr.ino)?;
-                rustix::fs::symlinkat(OsStr::from_bytes(&target), dir, name)
+                let target = OsStr::from_bytes(&target);
+                Incoming::other(dir, name, |to| rustix::fs::symlinkat(target, dir, to))
             }
             kind => {
+                let (kind, mode) = (node_type(kind), Mode::from(0o600));
                 let device = rustix::fs::makedev(attr.device.major, attr.device.minor);
-                rustix::fs::mknodat(dir, name, node_type(kind), Mode::from(0o600), device)
+                Incoming::other(dir, name, |to| rustix::fs::mknodat(dir, to, kind, mode, device))
             }
         };
-        if let Err(error) = made {
-            self.skip(path, std::io::Error::from(error));
-            return Ok(false);
-        }
-        self.set_node_attributes(dir, path, name, attr)?;
+        let made = match made {
+            Ok(made) => made,
+            Err(error) => {
+                self.skip(path, std::io::Error::from(error));
+                return Ok(false);
+            }
+        };
+        self.set_node_attributes(dir, path, made.name_now(), attr)?;
+        made.finish().map_err(|error| failed(path, error))?;
         Ok(true)
     }
 
@@ -263,14 +283,12 @@ impl<'a> Extraction<'a> {
         name: &OsStr,
         attr: &Attr,
     ) -> Result<(), Failure> {
-        let flags =
-            OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let fd = rustix::fs::openat(dir, name, flags, Mode::from(0o600))
-            .map_err(|error| failed(path, error))?;
-        let file = File::from(fd);
+        let made = Incoming::regular(dir, name);
+        let (file, made) = made.map_err(|error| failed(path, error))?;
         self.copy_contents_of(&file, path, attr)?;
         let xattrs = self.image.shown_xattrs(attr.ino)?;
-        self.set_attributes(file.as_fd(), path, attr, &xattrs)
+        self.set_attributes(file.as_fd(), path, attr, &xattrs)?;
+        made.finish().map_err(|error| failed(path, error))
     }
 
     /// Copies the contents of a file, except holes.
