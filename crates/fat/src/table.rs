@@ -85,19 +85,12 @@ impl<'a> Table<'a> {
         let last = self.volume.boot.last_cluster();
         debug_assert!(cluster <= last, "entry {cluster} of {last}");
         let at = entry_byte(self.volume.boot.width, cluster);
-        let low = u32::from(self.byte(at)?);
-        let second = u32::from(self.byte(at + 1)?);
-        let pair = second << 8 | low;
-        Ok(match self.volume.boot.width {
-            Width::Fat12 if cluster & 1 == 1 => pair >> 4,
-            Width::Fat12 => pair & 0xFFF,
-            Width::Fat16 => pair,
-            Width::Fat32 => {
-                let third = u32::from(self.byte(at + 2)?);
-                let fourth = u32::from(self.byte(at + 3)?);
-                fourth << 24 | third << 16 | pair
-            }
-        })
+        let mut bytes = [self.byte(at)?, self.byte(at + 1)?, 0, 0];
+        if self.volume.boot.width == Width::Fat32 {
+            let [_, _, third, fourth] = &mut bytes;
+            (*third, *fourth) = (self.byte(at + 2)?, self.byte(at + 3)?);
+        }
+        Ok(entry_of(self.volume.boot.width, cluster, bytes))
     }
 
     /// The successor of a cluster.
@@ -144,6 +137,17 @@ impl<'a> Table<'a> {
             visit(run);
         }
         Ok(())
+    }
+}
+
+/// The value of an entry, as stored, by the bytes from [`entry_byte`] on.
+pub(crate) fn entry_of(width: Width, cluster: u32, bytes: [u8; 4]) -> u32 {
+    let all = u32::from_le_bytes(bytes);
+    match width {
+        Width::Fat12 if cluster & 1 == 1 => (all & 0xFFFF) >> 4,
+        Width::Fat12 => all & 0x0FFF,
+        Width::Fat16 => all & 0xFFFF,
+        Width::Fat32 => all,
     }
 }
 

@@ -170,3 +170,44 @@ fn a_byte_of_an_entry_for_itself_moves_no_clusters() {
     assert!(listed.contains("ONE") || listed.contains("one"), "{listed}");
     run("fsck.fat", &["-n", &image]);
 }
+
+/// Every other size of clusters by which the volume can be read, with a directory in the first
+/// cluster, which is there by all of them, and without directories, where lengths of files tell.
+#[test]
+fn the_number_of_sectors_in_a_cluster() {
+    if !can_run() {
+        return;
+    }
+    let scratch = Scratch::new("fat-cluster-size");
+    let mut tried = 0;
+    for (options, kib) in [
+        (&["-a", "-F", "12", "-s", "2"][..], 2_000),
+        (&["-a", "-F", "16", "-s", "2"], 16_000),
+        (&["-a", "-F", "32", "-s", "1"], 36_000),
+    ] {
+        for with_directories in [true, false] {
+            for shift in 0..8 {
+                let image = made(&scratch, options, kib, with_directories);
+                let mut bytes = fs::read(&image).expect("read");
+                let right = bytes[13];
+                bytes[13] = 1 << shift;
+                if options.contains(&"32") {
+                    // Its copy, which tells otherwise.
+                    bytes[6 * 512 + 13] = bytes[13];
+                }
+                fs::write(&image, &bytes).expect("write");
+                let code = seekless(&["check", &image]).status.code();
+                // As it was, or with too many clusters for the FAT: refused, and nothing is lost.
+                if bytes[13] == right || code == Some(8) {
+                    continue;
+                }
+                let what = format!("{} sectors in a cluster in {options:?}", bytes[13]);
+                repaired(&scratch, &what, with_directories, &[]);
+                assert_eq!(fs::read(&image).expect("read")[13], right, "{what}");
+                run("fsck.fat", &["-n", &image]);
+                tried += 1;
+            }
+        }
+    }
+    assert!(tried >= 24, "{tried}");
+}

@@ -116,6 +116,12 @@ impl BootSector {
         }
         let counted = self.boot.root_entries;
         if counted.is_multiple_of(per) {
+            if let Some((boot, bytes, what)) =
+                layout::fitting_clusters(device, &self.boot, &self.bytes)?
+            {
+                (self.boot, self.bytes) = (boot, bytes);
+                self.found.push((problems::BOOT_LAYOUT, what));
+            }
             return Ok(());
         }
         let place = Location::of("boot sector").in_block(BlockNo::ZERO);

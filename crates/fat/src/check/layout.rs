@@ -6,6 +6,7 @@
 //! remove them all.
 
 use super::boot_sector::begin_as_fats;
+use super::lengths::Lengths;
 use super::names;
 use crate::boot::Boot;
 use crate::entry::Slot;
@@ -19,6 +20,10 @@ use zerocopy::IntoBytes;
 /// Most slots of a root directory that are searched for subdirectories, and most of these.
 const MOST_SLOTS: u32 = 1024;
 const MOST_FOUND: usize = 16;
+/// The first cluster.
+const FIRST_CLUSTER: u32 = 2;
+/// Least number of files whose lengths alone tell the size of a cluster.
+const LEAST_LENGTHS: usize = 3;
 /// Most sectors in front of the first FAT, and of a FAT, that are tried.
 const MOST_RESERVED: u16 = 64;
 const MOST_FAT_SECTORS: u16 = 256;
@@ -34,23 +39,24 @@ pub(super) enum RootLook {
 
 /// The subdirectories of a root directory.
 pub(super) struct Subdirectories {
-    /// First clusters in the entries of the root.
-    named: Vec<u32>,
-    /// How many of these begin with an entry for themselves.
-    there: usize,
+    /// First clusters in the entries of the root, and whether these begin with an entry for
+    /// themselves.
+    named: Vec<(u32, bool)>,
     root: RootLook,
 }
 
 impl Subdirectories {
     pub(super) fn of(device: &dyn BlockDevice, boot: &Boot) -> Result<Self, FsError> {
-        let named = named_in_root(device, boot)?;
-        let mut there = 0;
-        for &cluster in &named {
-            let slots = slots(device, boot, boot.sector_of(cluster))?;
-            there += usize::from(is_for(&slots, cluster, boot));
+        let mut named = Vec::new();
+        for entry in entries_of_root(device, boot)? {
+            let cluster = entry.first_cluster(boot.is_fat32());
+            if entry.is_directory() && named.len() < MOST_FOUND {
+                let slots = slots(device, boot, boot.sector_of(cluster))?;
+                named.push((cluster, is_for(&slots, cluster, boot)));
+            }
         }
         let root = look(&slots(device, boot, root_start(boot))?);
-        Ok(Self { named, there, root })
+        Ok(Self { named, root })
     }
 
     pub(super) fn root(&self) -> RootLook {
@@ -59,7 +65,7 @@ impl Subdirectories {
 
     /// Whether none is where its name leads.
     pub(super) fn are_elsewhere(&self) -> bool {
-        !self.named.is_empty() && self.there == 0
+        !self.named.is_empty() && self.there().count() == 0
     }
 
     /// Whether the root has none.
@@ -69,7 +75,20 @@ impl Subdirectories {
 
     /// Whether most are where their names lead.
     pub(super) fn are_there(&self) -> bool {
-        self.there * 2 > self.named.len()
+        self.there().count() * 2 > self.named.len()
+    }
+
+    /// First clusters of those that are where their names lead.
+    fn there(&self) -> impl Iterator<Item = u32> {
+        self.named.iter().filter(|(_, is_there)| *is_there).map(|(cluster, _)| *cluster)
+    }
+
+    /// Whether there are some behind the first cluster, and whether one of these is where its name
+    /// leads. The first cluster is in the same place, whatever the size of clusters.
+    fn behind_first(&self) -> (bool, bool) {
+        let is_behind = |cluster: u32| cluster > FIRST_CLUSTER;
+        let some = self.named.iter().any(|(cluster, _)| is_behind(*cluster));
+        (some, self.there().any(is_behind))
     }
 }
 
@@ -84,9 +103,7 @@ pub(super) fn fitting(
     let Some(old) = parse::<Bpb>(bytes, 0) else { return Ok(None) };
     for new in candidates(&old) {
         let mut changed = *bytes;
-        if let Some(fields) = changed.get_mut(..size_of::<Bpb>()) {
-            fields.copy_from_slice(new.as_bytes());
-        }
+        put_fields(&mut changed, &new);
         let Ok(boot) = Boot::parse(&changed, device.len().get()) else { continue };
         if !begin_as_fats(device, &boot)? {
             continue;
@@ -94,6 +111,37 @@ pub(super) fn fitting(
         let found = Subdirectories::of(device, &boot)?;
         let has_names = found.are_none() && found.root == RootLook::Names;
         if found.are_there() || (names_suffice && has_names) {
+            return Ok(Some((boot, changed, difference(&old, &new))));
+        }
+    }
+    Ok(None)
+}
+
+/// A boot sector with another number of sectors in a cluster, by which subdirectories behind the
+/// first cluster are where their names lead, or the lengths of several files fit their chains, where
+/// none does by the present number.
+pub(super) fn fitting_clusters(
+    device: &dyn BlockDevice,
+    boot: &Boot,
+    bytes: &[u8; BOOT_SIZE],
+) -> Result<Option<(Boot, [u8; BOOT_SIZE], String)>, FsError> {
+    let (some, there) = Subdirectories::of(device, boot)?.behind_first();
+    let lengths = Lengths::of(device, boot)?;
+    let is_doubtful = !there && lengths.fitting == 0 && (some || lengths.all >= LEAST_LENGTHS);
+    if !is_doubtful || !begin_as_fats(device, boot)? {
+        return Ok(None);
+    }
+    let Some(old) = parse::<Bpb>(bytes, 0) else { return Ok(None) };
+    for new in per_cluster(&old) {
+        let mut changed = *bytes;
+        put_fields(&mut changed, &new);
+        let Ok(boot) = Boot::parse(&changed, device.len().get()) else { continue };
+        let found = Subdirectories::of(device, &boot)?;
+        let (some, there) = found.behind_first();
+        let lengths = Lengths::of(device, &boot)?;
+        let is_by_names = there && found.are_there() && lengths.fitting * 2 >= lengths.all;
+        let is_by_lengths = lengths.all >= LEAST_LENGTHS && lengths.fitting == lengths.all;
+        if is_by_names || (is_by_lengths && !some) {
             return Ok(Some((boot, changed, difference(&old, &new))));
         }
     }
@@ -110,8 +158,21 @@ fn candidates(old: &Bpb) -> impl Iterator<Item = Bpb> + use<> {
     let most = if has_root { u16::MAX.checked_div(per_sector).unwrap_or(0) } else { 0 };
     let root = (1..=most).map(move |n| Bpb { BPB_RootEntCnt: (n * per_sector).into(), ..old });
     let reserved = (1..=MOST_RESERVED).map(move |n| Bpb { BPB_RsvdSecCnt: n.into(), ..old });
-    let per_cluster = (0..8).map(move |shift| Bpb { BPB_SecPerClus: 1 << shift, ..old });
-    per_cluster.chain(root).chain(reserved).chain(fat_sectors)
+    per_cluster(&old).chain(root).chain(reserved).chain(fat_sectors)
+}
+
+/// The fields with another number of sectors in a cluster.
+fn per_cluster(old: &Bpb) -> impl Iterator<Item = Bpb> + use<> {
+    let old = *old;
+    (0..8).map(move |shift| Bpb { BPB_SecPerClus: 1 << shift, ..old })
+}
+
+fn put_fields(bytes: &mut [u8; BOOT_SIZE], new: &Bpb) {
+    let fields = bytes.get_mut(..size_of::<Bpb>());
+    debug_assert!(fields.is_some(), "a boot sector has its fields");
+    if let Some(fields) = fields {
+        fields.copy_from_slice(new.as_bytes());
+    }
 }
 
 /// In words, the number in which fields differ.
@@ -170,22 +231,24 @@ fn look(slots: &[ShortEntry]) -> RootLook {
     }
 }
 
-/// First clusters of the subdirectories of the root, by the first of its sectors.
-fn named_in_root(device: &dyn BlockDevice, boot: &Boot) -> Result<Vec<u32>, FsError> {
-    let is_fat32 = boot.is_fat32();
+/// The entries of the root directory with clusters and valid names, by the first of its sectors.
+pub(super) fn entries_of_root(
+    device: &dyn BlockDevice,
+    boot: &Boot,
+) -> Result<Vec<ShortEntry>, FsError> {
     let start = root_start(boot);
-    let most = if is_fat32 { boot.spc } else { MOST_SLOTS.div_ceil(boot.slots_per_sector()) };
+    let most =
+        if boot.is_fat32() { boot.spc } else { MOST_SLOTS.div_ceil(boot.slots_per_sector()) };
     let mut named = Vec::new();
     for sector in (start.get()..u64::from(boot.total)).take(index(most)) {
         for slot in slots(device, boot, BlockNo::new(sector))? {
-            if slot.DIR_Name.first() == Some(&first::END) || named.len() == MOST_FOUND {
+            if slot.DIR_Name.first() == Some(&first::END) {
                 return Ok(named);
             }
             let Some(Slot::Short(entry)) = Slot::parse(slot.as_bytes()) else { continue };
-            let cluster = entry.first_cluster(is_fat32);
-            let is_named = entry.is_directory() && !names::is_bad(&entry, true);
-            if is_named && boot.is_cluster(cluster) {
-                named.push(cluster);
+            let cluster = entry.first_cluster(boot.is_fat32());
+            if !names::is_bad(&entry, true) && boot.is_cluster(cluster) {
+                named.push(entry);
             }
         }
     }

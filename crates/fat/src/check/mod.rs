@@ -19,6 +19,7 @@ mod chains;
 mod fat;
 mod head;
 mod layout;
+mod lengths;
 mod lost;
 mod names;
 pub(crate) mod problems;

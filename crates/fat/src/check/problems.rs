@@ -20,8 +20,8 @@ seekless_fs::problems! {
     BOOT_LAYOUT = {
         code: "boot.layout", phase: 0, preen: Preen::Stops,
         text: "a number in the boot sector with which no subdirectory of the root is where its name \
-               leads, and another one with which they are; a root directory that ends within a \
-               sector",
+               leads, or no length of a file there fits its chain, and another one with which they \
+               are and do; a root directory that ends within a sector",
         question: Some("Correct the number?"),
         repair: "the number is corrected, FAT32: or the boot sector is restored from its copy",
     }
