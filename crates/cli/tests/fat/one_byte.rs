@@ -211,3 +211,32 @@ fn the_number_of_sectors_in_a_cluster() {
     }
     assert!(tried >= 24, "{tried}");
 }
+
+/// The first two entries of an empty directory, and of one with a file, become garbage.
+#[test]
+fn the_first_entries_of_a_directory() {
+    if !can_run() {
+        return;
+    }
+    let scratch = Scratch::new("fat-first-entries");
+    for fill in [0x01_u8, 0xAA, 0xE5, 0xFF] {
+        for len in [32, 64] {
+            let image = made(&scratch, &["-a", "-F", "16", "-s", "2"], 16_000, true);
+            mtools("mmd", &image, &["::EMPTY"]);
+            let mut bytes = fs::read(&image).expect("read");
+            let own: Vec<usize> = (0..bytes.len() - 11)
+                .step_by(512)
+                .filter(|&at| bytes[at..].starts_with(b".          "))
+                .collect();
+            assert_eq!(own.len(), 3);
+            for at in own {
+                bytes[at..at + len].fill(fill);
+            }
+            fs::write(&image, &bytes).expect("write");
+            repaired(&scratch, &format!("{len} bytes of {fill:#x}"), true, &[]);
+            let listed = run("mdir", &["-i", &image, "-b", "::EMPTY"]);
+            assert_eq!(listed.trim(), "", "{fill:#x}");
+            run("fsck.fat", &["-n", &image]);
+        }
+    }
+}

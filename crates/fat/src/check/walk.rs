@@ -289,7 +289,9 @@ impl Checker {
             let place = self.entry_place(dir.ino, byte);
             let name = if number == 1 { "." } else { ".." };
             let has_name = entry.dots() == Some(number);
-            if !has_name && !is_free(&entry) && !is_dot(&entry, number, wanted, is_fat32) {
+            let is_other = !is_free(&entry) && !is_dot(&entry, number, wanted, is_fat32);
+            let is_garbage = is_unused_behind_dots(slots) && !self.is_possible(&entry);
+            if !has_name && is_other && !is_garbage {
                 self.move_down(dir, slot, name, slots);
             } else if !has_name || !entry.is_directory() {
                 let what = format!("the entry {name} is missing");
@@ -319,14 +321,15 @@ impl Checker {
     }
 
     /// Whether the clusters of an entry for a directory contain one. One sign suffices: an entry
-    /// for itself or for its parent, two slots that were never used, or entries most of which are
-    /// possible.
+    /// for itself or for its parent, two slots that were never used, entries most of which are
+    /// possible, or nothing behind the first two: clusters of directories begin as zeros.
     fn is_directory(&self, dir: &Pending, slots: &[At]) -> bool {
         let (Some((_, one)), Some((_, two))) = (slots.first(), slots.get(1)) else { return false };
         let is_fat32 = self.boot().root_cluster != 0;
         if is_free(one) && is_free(two)
             || is_dot(one, 1, dir.first, is_fat32)
             || is_dot(two, 2, dir.above, is_fat32)
+            || is_unused_behind_dots(slots)
         {
             return true;
         }
@@ -597,6 +600,13 @@ impl Checker {
 /// Whether a slot is not in use.
 fn is_free(entry: &ShortEntry) -> bool {
     matches!(entry.DIR_Name.first(), None | Some(&first::END | &first::DELETED))
+}
+
+/// Whether all slots behind those of `.` and `..` are zeros.
+fn is_unused_behind_dots(slots: &[At]) -> bool {
+    let behind = slots.get(2..).unwrap_or_default();
+    !behind.is_empty()
+        && behind.iter().all(|(_, slot)| slot.as_bytes().iter().all(|&byte| byte == 0))
 }
 
 /// Whether an entry is that of a directory for itself (1) or for its parent (2): by its name, or,
