@@ -315,3 +315,80 @@ fn images_of_freebsd_are_repaired() {
     }
     assert!(agreed > 16, "only {agreed} were judged");
 }
+
+/// Addresses of the fragments of a file, as The Sleuth Kit lists them; those of indirect blocks are
+/// not among them.
+fn fragments(image: &str, ino: &str) -> Vec<u64> {
+    let told = run("istat", &[image, ino]);
+    let list = told.split("Direct Blocks:").nth(1).expect("a list of blocks");
+    let list = list.split("Indirect Blocks:").next().expect("its end");
+    list.split_whitespace().map(|number| number.parse().expect("a number")).collect()
+}
+
+/// A file's contents, as The Sleuth Kit reads them.
+fn contents(image: &str, ino: &str) -> Vec<u8> {
+    Command::new("icat").args([image, ino]).output().expect("icat").stdout
+}
+
+/// One block of a file of many becomes a hole where its number is none, and a copy where it is that of
+/// another file, which stays whole. The pointer lies in the inode, or in an indirect block.
+#[test]
+fn the_sleuth_kit_reads_files_with_holes_and_copied_blocks() {
+    if !["fls", "istat", "icat"].into_iter().all(ready) {
+        return;
+    }
+    let scratch = Scratch::new("repair-blocks");
+    let (tree, image) = (scratch.join("tree"), scratch.join("image"));
+    let block = 32768;
+    let filled = |seed: usize| -> Vec<u8> {
+        (0..block * 16).map(|at| (at * 31 + at / 4093 * 17 + seed) as u8 | 1).collect()
+    };
+    let (first, second) = (filled(3), filled(101));
+    fs::create_dir(&tree).expect("mkdir");
+    fs::write(format!("{tree}/first"), &first).expect("write");
+    fs::write(format!("{tree}/second"), &second).expect("write");
+    for (format, width) in [("ufs1", 4), ("ufs2", 8)] {
+        let build = ["build", &tree, "-o", &image, "--format", format, "--force", "--size", "8M"];
+        text(&seekless(&build));
+        let sound = fs::read(&image).expect("image");
+        let names = run("fls", &[&image]);
+        let ino = |name: &str| -> String {
+            let line = names.lines().find(|line| line.ends_with(name)).expect(name);
+            line.split([' ', ':']).nth(1).expect("inode").into()
+        };
+        let (one, two) = (ino("first"), ino("second"));
+        let (of_one, of_two) = (fragments(&image, &one), fragments(&image, &two));
+        let per_block = block / 4096;
+        let pointer = |number: u64| number.to_le_bytes()[..width].to_vec();
+        // Blocks 5 and 14 of the second file: twelve pointers are in the inode.
+        for nth in [5, 14] {
+            let is_at = |pointers: &[u64]| {
+                let wanted: Vec<u8> = pointers.iter().flat_map(|&number| pointer(number)).collect();
+                let found = sound.windows(wanted.len()).enumerate();
+                let places: Vec<usize> = found
+                    .filter(|(at, bytes)| at % 4 == 0 && *bytes == wanted)
+                    .map(|(at, _)| at)
+                    .collect();
+                assert_eq!(places.len(), 1, "{format}: pointers of the second file");
+                places[0]
+            };
+            let at = is_at(&[of_two[nth * per_block], of_two[(nth + 1) * per_block]]);
+            for (what, wrong) in [("a hole", u64::from(u32::MAX >> 1)), ("a copy", of_one[40])] {
+                let mut bytes = sound.clone();
+                bytes[at..at + width].copy_from_slice(&pointer(wrong));
+                repaired(&image, &format!("{format}: {what} in block {nth}"), &bytes);
+                assert!(contents(&image, &one) == first, "{format}: {what}: the first file");
+                let mut wanted = second.clone();
+                let range = nth * block..(nth + 1) * block;
+                match what {
+                    "a hole" => wanted[range].fill(0),
+                    _ => wanted[range].copy_from_slice(&first[5 * block..6 * block]),
+                }
+                assert!(contents(&image, &two) == wanted, "{format}: {what} in block {nth}");
+                let (of_one, of_two) = (fragments(&image, &one), fragments(&image, &two));
+                let is_shared = of_two.iter().any(|number| *number > 0 && of_one.contains(number));
+                assert!(!is_shared, "{format}: {what} in block {nth}");
+            }
+        }
+    }
+}
