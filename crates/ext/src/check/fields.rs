@@ -117,7 +117,8 @@ impl InodePass<'_> {
         let acl_high = !sb.has_incompat(incompat::BIT64) && core.i_file_acl_high.get() != 0;
         let high = blocks_high || acl_high;
         // e2fsck looks at it when it meets a name, which these do not have.
-        let is_nameless = bits & flags::EA_INODE != 0
+        let has_value = bits & flags::EA_INODE != 0 && sb.has_incompat(incompat::EA_INODE);
+        let is_nameless = has_value
             || inode.ino.get() == special::RESIZE
             || sb.own_file(inode.ino).is_some();
         let address = core.i_obso_faddr.get() != 0 && !is_nameless;

@@ -347,6 +347,8 @@ fn damage_without_checksums_is_named() {
             // Flags of a descriptor, without checksums of descriptors.
             ("group.head", Bytes(Place::Volume, 2048 + 18, &[2])),
             ("inode.flags", Debugfs("sif /a/file file_acl_hi 2")),
+            // The flag of an inode with a value, on a volume without such inodes.
+            ("inode.flags", Debugfs("sif /a/file flags 0x280000; sif /a/file faddr 5")),
             // A bad block in the descriptors, one that is a bitmap, and one of its own inode.
             ("inode.reserved", Debugfs("sif <1> block[0] 2; sif <1> blocks 2")),
             ("group.head", Debugfs("sif <1> block[0] 3; sif <1> blocks 2")),
