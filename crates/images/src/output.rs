@@ -51,7 +51,7 @@ impl Output {
     ) -> Result<Self, Error> {
         let exists = target.symlink_metadata().is_ok();
         if exists && !target.is_file() {
-            return Err(Error::usage(format!("{}: not a regular file", target.display())));
+            return Err(Error::usage("not a regular file").about(target.display()));
         }
         if exists && !force {
             return Err(in_the_way(target, to_replace()));
@@ -155,7 +155,6 @@ pub fn refuse_inputs(
     };
     for input in inputs {
         let input = input.as_ref();
-        let (output, shown) = (output.display(), input.display());
         let file = input_file(input);
         let Ok(read) = file.metadata() else { continue };
         let is_same = |meta: &std::fs::Metadata| {
@@ -166,11 +165,12 @@ pub fn refuse_inputs(
             backing.metadata().ok()
         };
         if is_same(&read) || behind().as_ref().is_some_and(is_same) {
-            return Err(is_input(format_args!("{output}"), input));
+            return Err(is_input(output, input));
         }
         let is_inside = || Some(place.as_ref()?.starts_with(file.canonicalize().ok()?));
         if read.is_dir() && is_inside() == Some(true) {
-            return Err(Error::usage(format!("{output}: would lie inside its source, {shown}")));
+            let what = format!("would lie inside its source, {}", input.display());
+            return Err(Error::usage(what).about(output.display()));
         }
     }
     Ok(())
@@ -185,8 +185,9 @@ pub fn input_file(input: &Path) -> Cow<'_, Path> {
 }
 
 /// The error for an output that is one of its inputs.
-pub(crate) fn is_input(output: impl std::fmt::Display, input: &Path) -> Error {
-    Error::usage(format!("{output}: would be written over an input, {}", input.display()))
+pub(crate) fn is_input(output: &Path, input: &Path) -> Error {
+    let what = format!("would be written over an input, {}", input.display());
+    Error::usage(what).about(output.display())
 }
 
 /// Opens a file that will be replaced with a lock that readers share, and refuses one that is

@@ -37,6 +37,10 @@ pub fn range(
     place: &Place,
 ) -> Result<(ByteLen, ByteLen), Error> {
     let len = disk.len();
+    if place.offset.is_some() && place.partition.is_some() {
+        let both = Text::from(Term::Partition).then(" and ").then(Term::Offset);
+        return Err(Error::usage(both.then(": one of them is the place of the file system")));
+    }
     if let Some(offset) = place.offset {
         if offset.get() % SECTOR != 0 {
             return Err(Error::usage(Text::from(Term::Offset).then(" must be a multiple of 512")));
@@ -51,9 +55,9 @@ pub fn range(
     let table = Table::read(disk.as_ref())
         .map_err(|error| Error::from(error).about(path.display()))?
         .ok_or_else(|| {
-            let message = format!("{}: has no partition table", path.display());
             let hint = Text::from("leave ").then(Term::Partition).then(" out, or give ");
-            Error::new(ErrorKind::Unsupported, message).hint(hint.then(Term::Offset))
+            let error = Error::new(ErrorKind::Unsupported, "has no partition table");
+            error.about(path.display()).hint(hint.then(Term::Offset))
         })?;
     if table.is_backup {
         tracing::warn!(

@@ -68,7 +68,11 @@ impl Stop {
         Arc::new(StoppableDevice::new(device, self.clone()))
     }
 
-    pub(crate) fn check(&self) -> Result<(), Error> {
+    /// Fails after the request, before an output gets its name.
+    ///
+    /// # Errors
+    /// [`ErrorKind::System`].
+    pub fn check(&self) -> Result<(), Error> {
         if self.is_requested() {
             let message = "stopped before it was complete; everything was cleaned up";
             return Err(Error::new(ErrorKind::System, message));

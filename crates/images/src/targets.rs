@@ -373,7 +373,7 @@ fn refuse_devices<P: AsRef<Path>>(
             None => is_behind(file.canonicalize().ok()),
         };
         if overlaps {
-            return Err(is_input(path.display(), input.as_ref()));
+            return Err(is_input(path, input.as_ref()));
         }
     }
     Ok(())

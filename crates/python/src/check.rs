@@ -7,6 +7,7 @@ use crate::work::{self, Interrupted};
 use pyo3::prelude::*;
 use seekless::{Check, Class, Outcome, Stop};
 use serde::Serialize;
+use std::borrow::Cow;
 
 /// Checks an image as fsck does, and changes nothing, unless `preen` (`fsck -p`) repairs errors that a
 /// crash may leave, or `repair` (`fsck -y`) all. `journal` is the journal of an ext volume that has it
@@ -127,12 +128,14 @@ impl Finding {
     }
 }
 
+type PlaceFields = (String, Option<u32>, Option<u32>, Option<u64>, Option<u32>);
+
 /// Where something was found.
 #[pyclass(frozen, get_all, eq, module = "seekless")]
 #[derive(Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Place {
     /// The structure, such as `inode`.
-    structure: &'static str,
+    structure: Cow<'static, str>,
     /// Group of blocks.
     group: Option<u32>,
     /// Inode.
@@ -146,7 +149,7 @@ pub(crate) struct Place {
 impl From<seekless::Place> for Place {
     fn from(place: seekless::Place) -> Self {
         Self {
-            structure: place.structure,
+            structure: place.structure.into(),
             group: place.group,
             inode: place.inode,
             block: place.block,
@@ -157,6 +160,25 @@ impl From<seekless::Place> for Place {
 
 #[pymethods]
 impl Place {
+    #[new]
+    #[pyo3(signature = (structure, group=None, inode=None, block=None, offset=None))]
+    fn new(
+        structure: String,
+        group: Option<u32>,
+        inode: Option<u32>,
+        block: Option<u64>,
+        offset: Option<u32>,
+    ) -> Self {
+        Self { structure: structure.into(), group, inode, block, offset }
+    }
+
+    /// For `pickle`: errors are sent between processes.
+    fn __reduce__(slf: &Bound<'_, Self>) -> PyResult<(Py<PyAny>, PlaceFields)> {
+        let Self { structure, group, inode, block, offset } = slf.get().clone();
+        let made = slf.get_type().into_any().unbind();
+        Ok((made, (structure.into_owned(), group, inode, block, offset)))
+    }
+
     fn __repr__(&self) -> String {
         repr("Place", self)
     }

@@ -53,7 +53,8 @@ fn keyword(term: Term) -> &'static str {
         Term::KeepFreed => "freed=\"keep\"",
         Term::Older => "like=",
         Term::Shared => "share=True",
-        Term::JournalDevice => "seekless check -j",
+        Term::JournalDevice => "check(journal=)",
+        Term::Tracing => "Trace.of_paths, and the programs seekless record and trace import",
         // Of requests that this module does not have.
         _ => "a parameter of the program",
     }

@@ -1,7 +1,8 @@
 //! The files of an image.
 
 use crate::records::{repr, to_dict};
-use crate::{errors, paths, work};
+use crate::work::{self, Interrupted};
+use crate::{errors, paths};
 use pyo3::exceptions::{PyMemoryError, PyOverflowError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -200,6 +201,9 @@ impl Walk {
     }
 }
 
+/// Least number of bytes whose read can be interrupted.
+const INTERRUPTIBLE: usize = 4 << 20;
+
 /// A regular file of an image that is read in parts. Threads may share it.
 #[pyclass(frozen, module = "seekless")]
 pub(crate) struct File(Arc<seekless::File>);
@@ -231,12 +235,19 @@ impl File {
         let mut part = Vec::new();
         let reserved = part.try_reserve_exact(size);
         reserved.map_err(|_| PyMemoryError::new_err(format!("{size} bytes")))?;
-        let part = work::detached(py, || {
+        let file = self.0.clone();
+        let read = move || {
             part.resize(size, 0);
-            let len = self.0.read_at(offset, &mut part)?;
+            let len = file.read_at(offset, &mut part)?;
             part.truncate(len);
             Ok(part)
-        })?;
+        };
+        // A thread that can be left behind costs more than a short read.
+        let part = if size < INTERRUPTIBLE {
+            work::detached(py, read)?
+        } else {
+            work::run(py, Interrupted::IsLeft, read)?
+        };
         Ok(PyBytes::new(py, &part))
     }
 }

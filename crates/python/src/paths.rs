@@ -14,7 +14,10 @@ impl FromPyObject<'_, '_> for AnyPath {
     type Error = PyErr;
 
     fn extract(object: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
-        let object = object.to_owned();
+        let mut object = object.to_owned();
+        if object.hasattr("__fspath__")? {
+            object = object.call_method0("__fspath__")?;
+        }
         if let Ok(bytes) = object.cast::<PyBytes>() {
             return Ok(Self(OsStr::from_bytes(bytes.as_bytes()).into()));
         }

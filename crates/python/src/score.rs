@@ -239,8 +239,13 @@ impl Requests {
         RequestIterator { requests: self.0.clone(), next: AtomicUsize::new(0) }
     }
 
-    fn __getitem__(&self, index: usize) -> PyResult<Request> {
-        let found = self.0.get(index).map(Request::from);
+    fn __getitem__(&self, index: isize) -> PyResult<Request> {
+        // As in a list, negative numbers count from the end.
+        let index = match usize::try_from(index) {
+            Ok(index) => Some(index),
+            Err(_) => self.__len__().checked_sub(index.unsigned_abs()),
+        };
+        let found = index.and_then(|index| self.0.get(index)).map(Request::from);
         found.ok_or_else(|| PyIndexError::new_err("no such request"))
     }
 

@@ -2,8 +2,9 @@
 
 use crate::paths::{AnyPath, Paths};
 use crate::records::repr;
-use crate::work;
+use crate::work::{self, Interrupted};
 use pyo3::prelude::*;
+use seekless::Stop;
 use serde::Serialize;
 
 /// Summarizes traces of one machine in the file `output`, which takes the place of a trace and
@@ -16,8 +17,10 @@ pub(crate) fn summarize(
     output: AnyPath,
     weight: f64,
 ) -> PyResult<Summarized> {
-    let traces = traces.into_vec();
-    let done = work::detached(py, || seekless::summarize(&traces, weight, &output))?;
+    let (traces, stop) = (traces.into_vec(), Stop::new());
+    let done = work::run(py, Interrupted::Stops(stop.clone()), move || {
+        seekless::summarize_until(&stop, &traces, weight, &output)
+    })?;
     Ok(done.into())
 }
 
@@ -31,8 +34,10 @@ pub(crate) fn merge_summaries(
     output: AnyPath,
     min_machines: u64,
 ) -> PyResult<Summarized> {
-    let summaries = summaries.into_vec();
-    let done = work::detached(py, || seekless::merge_summaries(&summaries, min_machines, &output))?;
+    let (summaries, stop) = (summaries.into_vec(), Stop::new());
+    let done = work::run(py, Interrupted::Stops(stop.clone()), move || {
+        seekless::merge_summaries_until(&stop, &summaries, min_machines, &output)
+    })?;
     Ok(done.into())
 }
 

@@ -1,7 +1,7 @@
 //! Traces: accesses in their order.
 
-use crate::paths::{AnyPath, each, to_python};
-use crate::work;
+use crate::paths::{AnyPath, Paths, each, to_python};
+use crate::work::{self, Interrupted};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::ffi::OsString;
@@ -16,15 +16,13 @@ impl Trace {
     /// Loads a trace as `seekless record` and `seekless trace import` make it.
     #[staticmethod]
     fn load(py: Python<'_>, path: AnyPath) -> PyResult<Self> {
-        work::detached(py, || seekless::Trace::load(&path)).map(Self)
+        work::run(py, Interrupted::IsLeft, move || seekless::Trace::load(&path)).map(Self)
     }
 
     /// A trace in which files are read from beginning to end, one after the other.
     #[staticmethod]
-    fn of_paths(paths: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let paths = paths.try_iter()?.map(|path| path?.extract::<AnyPath>());
-        let paths = paths.collect::<PyResult<Vec<_>>>()?;
-        Ok(Self(seekless::Trace::of_paths(paths)))
+    fn of_paths(paths: Paths) -> Self {
+        Self(seekless::Trace::of_paths(paths.into_vec()))
     }
 
     /// Several traces as one, in order of time; of accesses at the same time, those of the earlier
@@ -34,7 +32,7 @@ impl Trace {
     fn merge(py: Python<'_>, traces: &Bound<'_, PyTuple>) -> PyResult<Self> {
         let traces = traces.iter().map(|trace| trace.extract::<Traces>());
         let traces = traces.collect::<PyResult<Vec<_>>>()?;
-        work::detached(py, || {
+        work::run(py, Interrupted::IsLeft, move || {
             let mut all = Vec::new();
             for trace in traces {
                 all.extend(trace.load()?);

@@ -1,5 +1,8 @@
 """Errors are exceptions with a kind, a path and a place; findings of checks are objects."""
 
+import copy
+import os
+import pickle
 import struct
 import subprocess
 import sys
@@ -229,3 +232,53 @@ def test_quotas(tree: Path, tmp_path: Path) -> None:
     path.write_bytes(bytes(data))
     (found,) = quotas.check().differences
     assert found.id == 0 and found.recorded.inodes ^ 1 == found.counted.inodes
+
+
+def test_errors_are_sent_between_processes(path: Path, image: sk.Image, tmp_path: Path) -> None:
+    place = sk.Place("inode", group=1, inode=12)
+    assert pickle.loads(pickle.dumps(place)) == place == copy.deepcopy(place)
+    with pytest.raises(sk.NotFoundError) as missing:
+        image.read("/etc/nothing")
+    damaged = tmp_path / "damaged.img"
+    damaged.write_bytes(path.read_bytes()[:100_000])
+    with pytest.raises(sk.CorruptError) as corrupt:
+        sk.open(damaged)
+    assert corrupt.value.location is not None
+    for error in (missing.value, corrupt.value):
+        for again in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+            assert type(again) is type(error) and str(again) == str(error)
+            assert (again.kind, again.path) == (error.kind, error.path)
+            assert again.location == error.location
+    again = pickle.loads(pickle.dumps(missing.value))
+    assert (again.errno, again.strerror) == (2, os.strerror(2))
+
+
+def test_a_part_of_a_path_that_is_no_directory(image: sk.Image) -> None:
+    with pytest.raises(NotADirectoryError) as wrong:
+        image.read("/etc/passwd/x")
+    assert isinstance(wrong.value, sk.NotDirectoryError) and wrong.value.errno == 20
+
+
+def test_arguments_that_contradict_each_other(path: Path, tmp_path: Path) -> None:
+    with pytest.raises(sk.UsageError, match="one of them"):
+        sk.open(path, partition="root", offset=0)
+    there = tmp_path / "there.img"
+    there.write_bytes(path.read_bytes())
+    with pytest.raises(sk.UsageError, match="no source"):
+        sk.build([], there, force=True)
+    assert there.read_bytes() == path.read_bytes()
+    (tmp_path / "tree").mkdir()
+    with pytest.raises(sk.UsageError, match="zero byte"):
+        sk.build(tmp_path / "tree", tmp_path / "x.img", label="a\0b")
+    with pytest.raises(sk.UsageError) as inside:
+        sk.build(tmp_path, there, force=True)
+    assert inside.value.path == str(there)
+
+
+def test_paths_of_all_kinds(path: Path) -> None:
+    class Bytes:
+        def __fspath__(self) -> bytes:
+            return os.fsencode(path)
+
+    assert sk.open(Bytes()).volume.format == sk.open(path).volume.format  # type: ignore[arg-type]
+    assert set(sk.Trace.of_paths("/bin/sh").paths()) == {"/bin/sh"}

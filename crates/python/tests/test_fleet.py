@@ -348,6 +348,25 @@ def test_summarize_names_what_fails(client: Any, tmp_path: Path) -> None:
         fleet.summarize([], output, client)
 
 
+def test_summarize_replaces_nothing_that_it_reads(client: Any, tmp_path: Path) -> None:
+    traces = traces_of(tmp_path, 3)
+    before = [Path(trace).read_bytes() for trace in traces]
+    (tmp_path / "link").symlink_to(traces[1])
+    for output in (traces[1], f"file://{traces[1]}", tmp_path / "link", tmp_path):
+        with pytest.raises(sk.UsageError, match="over an input|a directory"):
+            fleet.summarize(traces, output, client)
+    assert [Path(trace).read_bytes() for trace in traces] == before
+    assert sorted(it.name for it in tmp_path.iterdir()) == sorted(
+        ["link", *(Path(trace).name for trace in traces)]
+    )
+    # The target of a link is replaced, not the link.
+    (tmp_path / "old").write_text("old")
+    (tmp_path / "link").unlink()
+    (tmp_path / "link").symlink_to("old")
+    assert fleet.summarize(traces[0], tmp_path / "link", client) == 1
+    assert (tmp_path / "link").is_symlink() and len(sk.Trace.load(tmp_path / "old")) > 0
+
+
 def test_summarize_on_four_workers_of_which_one_is_killed(tmp_path: Path) -> None:
     traces = traces_of(tmp_path, 24)
     here = added_here(traces, tmp_path)
@@ -432,6 +451,22 @@ def test_score(client: Any, images: list[Path], tmp_path: Path) -> None:
         assert row == {field: getattr(single, field) for field in row}
     with pytest.raises(fleet.FleetError, match="nothing.img, one: "):
         fleet.score("/nothing.img", {"one": one}, client, retries=0)
+
+
+def test_errors_have_their_kind(client: Any, images: list[Path], tmp_path: Path) -> None:
+    damaged = tmp_path / "damaged.img"
+    damaged.write_bytes(images[0].read_bytes()[: 300_000])
+    with pytest.raises(fleet.FleetError) as compared:
+        fleet.compare([images[0], damaged], client, retries=0)
+    assert compared.value.kind == "corrupt" and "damaged.img" in str(compared.value)
+    trace = tmp_path / "x.trace"
+    sk.Trace.of_paths(["/0"]).save(trace)
+    with pytest.raises(fleet.FleetError) as scored:
+        fleet.score([damaged], trace, client, retries=0)
+    assert scored.value.kind == "corrupt"
+    with pytest.raises(fleet.FleetError) as parted:
+        fleet.score([images[0]], trace, client, partition="none", retries=0)
+    assert parted.value.kind == "unsupported"
 
 
 def test_compare(client: Any, images: list[Path]) -> None:

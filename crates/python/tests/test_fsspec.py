@@ -102,3 +102,21 @@ def test_parameters_of_open(path: Path, tmp_path: Path) -> None:
     assert fs.cat("etc/secret") == b"s"
     with pytest.raises(sk.UnsupportedError, match="no partition table"):
         fsspec.filesystem("ext4", fo=str(shifted), partition="root")
+
+
+def test_files_have_what_those_of_other_file_systems_have(fs: Any) -> None:
+    with fs.open("etc/passwd") as file:
+        assert file.size == fs.info("etc/passwd")["size"]
+    assert fs.read_block("etc/passwd", 0, 4) == b"root"
+    for wrong in (fs.open, fs.cat_file):
+        with pytest.raises(IsADirectoryError):
+            wrong("etc")
+        with pytest.raises(NotADirectoryError):
+            wrong("etc/passwd/x")
+    mapper = fs.get_mapper("")
+    assert mapper.get("etc") is None and mapper.get("etc/passwd/x") is None
+    for name in ("mkdir", "makedirs", "rmdir"):
+        with pytest.raises(OSError, match="[Rr]ead-only"):
+            getattr(fs, name)("new")
+    with pytest.raises(ValueError, match="fo"):
+        fsspec.filesystem("ext4")

@@ -112,3 +112,23 @@ def test_other_threads_run_meanwhile(large: Path, tmp_path: Path) -> None:
     thread.join()
     # With the lock of the interpreter held it would be none.
     assert turns > seconds * 10
+
+
+def test_a_signal_ends_a_summary(tmp_path: Path) -> None:
+    """Nothing is written after it."""
+    paths = (f"/{n % 100_000}/{n}" for n in range(300_000))
+    sk.Trace.of_paths(paths).save(tmp_path / "x.trace")
+    sent: list[float] = []
+
+    def send() -> None:
+        sent.append(time.monotonic())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    timer = threading.Timer(0.05, send)
+    with pytest.raises(KeyboardInterrupt):
+        timer.start()
+        sk.summarize(tmp_path / "x.trace", tmp_path / "sum.parquet")
+    assert time.monotonic() - sent[0] < 1
+    # The thread that is left behind ends, and gives nothing its name.
+    time.sleep(3)
+    assert os.listdir(tmp_path) == ["x.trace"]

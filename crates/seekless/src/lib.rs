@@ -99,6 +99,6 @@ pub use seekless_layout::score::{Prefetch, Score, Seeks};
 pub use seekless_units::ByteLen;
 pub use sharing::{Chunks, sharing};
 pub use snapshots::{Snapshot, Snapshots};
-pub use summary::{Summarized, merge_summaries, summarize};
+pub use summary::{Summarized, merge_summaries, merge_summaries_until, summarize, summarize_until};
 pub use trace::Trace;
 pub use walk::Walk;

@@ -1,6 +1,6 @@
 //! Summaries of traces, in files.
 
-use crate::Error;
+use crate::{Error, Stop};
 use seekless_compose::traces::summary::{self, MergeLimits};
 use seekless_units::ByteLen;
 use std::path::{Path, PathBuf};
@@ -54,10 +54,23 @@ pub fn summarize<P: AsRef<Path>>(
     weight: f64,
     out: impl AsRef<Path>,
 ) -> Result<Summarized, Error> {
+    summarize_until(&Stop::new(), traces, weight, out)
+}
+
+/// As [`summarize`], until a request to stop, after which nothing is written.
+///
+/// # Errors
+/// As [`summarize`]; [`ErrorKind::System`](crate::ErrorKind) after a request to stop.
+pub fn summarize_until<P: AsRef<Path>>(
+    stop: &Stop,
+    traces: &[P],
+    weight: f64,
+    out: impl AsRef<Path>,
+) -> Result<Summarized, Error> {
     let weight = summary::weight_of(weight)
         .ok_or_else(|| Error::usage("a weight is between 0 and 1000000"))?;
     let traces: Vec<_> = traces.iter().map(|path| (path.as_ref().to_path_buf(), weight)).collect();
-    summary::summarize(&traces, out.as_ref()).map(|(header, _)| header.into())
+    summary::summarize(&traces, out.as_ref(), stop).map(|(header, _)| header.into())
 }
 
 /// Adds up summaries, of one machine or of many, in `out`, and leaves out ranges that fewer than
@@ -74,6 +87,19 @@ pub fn merge_summaries<P: AsRef<Path>>(
     min_machines: u64,
     out: impl AsRef<Path>,
 ) -> Result<Summarized, Error> {
+    merge_summaries_until(&Stop::new(), summaries, min_machines, out)
+}
+
+/// As [`merge_summaries`], until a request to stop, after which nothing is written.
+///
+/// # Errors
+/// As [`merge_summaries`]; [`ErrorKind::System`](crate::ErrorKind) after a request to stop.
+pub fn merge_summaries_until<P: AsRef<Path>>(
+    stop: &Stop,
+    summaries: &[P],
+    min_machines: u64,
+    out: impl AsRef<Path>,
+) -> Result<Summarized, Error> {
     let summaries: Vec<PathBuf> = summaries.iter().map(|path| path.as_ref().into()).collect();
     let out = out.as_ref();
     let temp_dir = match out.parent() {
@@ -82,5 +108,5 @@ pub fn merge_summaries<P: AsRef<Path>>(
         None => Path::new("/"),
     };
     let limits = MergeLimits { memory: MEMORY, temp_dir };
-    summary::add_up(&summaries, min_machines, limits, out).map(Summarized::from)
+    summary::add_up(&summaries, min_machines, limits, out, stop).map(Summarized::from)
 }

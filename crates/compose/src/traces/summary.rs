@@ -2,7 +2,7 @@
 
 use super::load_plain;
 use seekless_images::output::Output;
-use seekless_images::{Error, ErrorKind};
+use seekless_images::{Error, ErrorKind, Stop};
 use seekless_layout::trace::Events;
 use seekless_summary::{Summary, SummaryError};
 use std::fs::File;
@@ -59,13 +59,18 @@ pub(super) fn load(path: &Path) -> Result<Events, Error> {
 }
 
 /// Summarizes traces of one machine, each with a weight, and writes the summary. Returns its header
-/// and the number of its rows.
+/// and the number of its rows. After a request to stop, nothing is written.
 ///
 /// # Errors
 /// As [`super::load`]; errors of the output.
-pub fn summarize(traces: &[(PathBuf, u64)], out: &Path) -> Result<(Header, usize), Error> {
+pub fn summarize(
+    traces: &[(PathBuf, u64)],
+    out: &Path,
+    stop: &Stop,
+) -> Result<(Header, usize), Error> {
     let mut sum: Option<Summary> = None;
     for (path, weight) in traces {
+        stop.check()?;
         if is_summary(path)? {
             let what = "is a summary already, which can be merged with others";
             return Err(Error::usage(what).about(path.display()));
@@ -80,12 +85,13 @@ pub fn summarize(traces: &[(PathBuf, u64)], out: &Path) -> Result<(Header, usize
     let sum = sum.of_one_machine();
     let output = Output::create(out, true, traces.iter().map(|(path, _)| path))?;
     sum.write(output.file()?).map_err(|error| failed(out, &error))?;
+    stop.check()?;
     output.finish()?;
     Ok((sum.header().clone(), sum.len()))
 }
 
 /// Adds up summaries, and writes the sum without ranges that fewer than `min_machines` machines
-/// touched.
+/// touched. After a request to stop, nothing is written.
 ///
 /// # Errors
 /// As [`read`]; [`ErrorKind::Usage`] without a summary; errors of the output.
@@ -94,6 +100,7 @@ pub fn add_up(
     min_machines: u64,
     limits: MergeLimits<'_>,
     out: &Path,
+    stop: &Stop,
 ) -> Result<Header, Error> {
     if summaries.is_empty() {
         return Err(Error::usage("no summary to add up"));
@@ -104,6 +111,7 @@ pub fn add_up(
     };
     let header =
         seekless_summary::merge(summaries, min_machines, limits, output.file()?).map_err(about)?;
+    stop.check()?;
     output.finish()?;
     Ok(header)
 }
@@ -118,7 +126,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let limits = MergeLimits { memory: ByteLen::new(1 << 20), temp_dir: dir.path() };
         let out = dir.path().join("sum");
-        let error = add_up(&[], 0, limits, &out).unwrap_err();
+        let error = add_up(&[], 0, limits, &out, &Stop::new()).unwrap_err();
         assert_eq!(
             (error.kind(), error.to_string()),
             (ErrorKind::Usage, "no summary to add up".into())

@@ -118,9 +118,8 @@ impl InodePass<'_> {
         let high = blocks_high || acl_high;
         // e2fsck looks at it when it meets a name, which these do not have.
         let has_value = bits & flags::EA_INODE != 0 && sb.has_incompat(incompat::EA_INODE);
-        let is_nameless = has_value
-            || inode.ino.get() == special::RESIZE
-            || sb.own_file(inode.ino).is_some();
+        let is_nameless =
+            has_value || inode.ino.get() == special::RESIZE || sb.own_file(inode.ino).is_some();
         let address = core.i_obso_faddr.get() != 0 && !is_nameless;
         let foreign = has_map && wrong & flags::EXTENTS != 0 && extent::is_root(&core.i_block.0);
         if wrong != 0 {

@@ -27,6 +27,10 @@ def table(columns: dict[str, Column]) -> pyarrow.Table:
         indices = pa.Array.from_buffers(pa.int32(), len(numbers) // 4, buffers)
         # Arrow's texts are UTF-8.
         texts = [os.fsencode(word).decode("utf-8", "backslashreplace") for word in words]
-        return pa.DictionaryArray.from_arrays(indices, pa.array(texts, pa.string()))
+        if len(set(texts)) == len(texts):
+            return pa.DictionaryArray.from_arrays(indices, pa.array(texts, pa.string()))
+        # Two names that have become alike: pandas takes no word twice.
+        column = pa.DictionaryArray.from_arrays(indices, pa.array(texts, pa.string()))
+        return column.cast(pa.string()).dictionary_encode()
 
     return pa.table({name: column(data) for name, data in columns.items()})

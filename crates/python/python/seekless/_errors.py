@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import errno as numbers
-from typing import TYPE_CHECKING, Optional
+import os
+from typing import TYPE_CHECKING, Any, Optional
 
 if TYPE_CHECKING:
     from ._seekless import Place
@@ -18,6 +19,10 @@ class Error(Exception):
     path: Optional[str] = None
     #: Where the damage is, for an error about damage whose place is known.
     location: Optional[Place] = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        kept = {"kind": self.kind, "path": self.path, "location": self.location}
+        return _again, (type(self), self.args, getattr(self, "errno", None), kept)
 
 
 class UsageError(Error, ValueError):
@@ -56,6 +61,10 @@ class ExistsError(HostError, FileExistsError):
     """A file is there already."""
 
 
+class NotDirectoryError(HostError, NotADirectoryError):
+    """A part of a path is no directory."""
+
+
 class NoSpaceError(HostError):
     """The contents do not fit."""
 
@@ -74,6 +83,7 @@ _KINDS: dict[str, type[Error]] = {
 _NUMBERS: dict[Optional[int], type[HostError]] = {
     numbers.ENOENT: NotFoundError,
     numbers.EEXIST: ExistsError,
+    numbers.ENOTDIR: NotDirectoryError,
 }
 
 
@@ -88,8 +98,17 @@ def make(
     chosen = _KINDS[kind]
     if chosen is HostError:
         chosen = _NUMBERS.get(errno, HostError)
-    error = chosen(message)
-    error.path, error.location = path, location
+    return _again(chosen, (message,), errno, {"path": path, "location": location})
+
+
+def _again(
+    chosen: type[Error], args: tuple[Any, ...], errno: Optional[int], kept: dict[str, Any]
+) -> Error:
+    """An exception with these attributes, here or in another process."""
+    error = chosen(*args)
+    for name, value in kept.items():
+        setattr(error, name, value)
     if isinstance(error, OSError):
         error.errno = errno
+        error.strerror = os.strerror(errno) if errno else None
     return error

@@ -64,6 +64,15 @@ class ImageFile(io.RawIOBase):
             raise ValueError("I/O operation on closed file")
 
 
+class BufferedImageFile(io.BufferedReader):
+    """A buffered file object."""
+
+    def __init__(self, file: File, name: str) -> None:
+        super().__init__(ImageFile(file, name), buffer_size=128 << 10)
+        #: The number of bytes, as those that use files of fsspec expect.
+        self.size = file.metadata.size
+
+
 def reader(file: File, name: str) -> io.BufferedReader:
     """A buffered file object."""
-    return io.BufferedReader(ImageFile(file, name), buffer_size=128 << 10)
+    return BufferedImageFile(file, name)

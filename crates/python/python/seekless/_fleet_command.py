@@ -63,7 +63,7 @@ def _client(given: argparse.Namespace) -> AbstractContextManager[Client]:
     if given.scheduler is not None:
         client: AbstractContextManager[Client] = Client(given.scheduler)
         return client
-    workers = given.workers or os.cpu_count() or 1
+    workers = given.workers if given.workers is not None else os.cpu_count() or 1
     client = Client(n_workers=workers, threads_per_worker=1, dashboard_address=None)
     return client
 
@@ -132,7 +132,7 @@ def _parser() -> argparse.ArgumentParser:
     where.add_argument("--scheduler", metavar="ADDRESS", help="scheduler of the cluster")
     where.add_argument(
         "--workers",
-        type=int,
+        type=_count,
         metavar="N",
         help="start N workers on this machine [default: number of processors]",
     )
@@ -142,6 +142,13 @@ def _parser() -> argparse.ArgumentParser:
     _tables(commands)
     _summarize(commands.add_parser("summarize", help="summarize traces", allow_abbrev=False))
     return parser
+
+
+def _count(text: str) -> int:
+    count = int(text)
+    if count < 1:
+        raise argparse.ArgumentTypeError("at least one is needed")
+    return count
 
 
 def _lab(parser: argparse.ArgumentParser) -> None:

@@ -13,6 +13,7 @@ other protocols than `file` are copied to a temporary file.
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import shutil
@@ -58,6 +59,8 @@ class ImageFileSystem(AbstractFileSystem):  # type: ignore[misc]
         super().__init__(**kwargs)
         if mode != "r":
             raise ValueError("an image is only read")
+        if not fo:
+            raise ValueError("fo: the path or URL of an image is needed")
         self.fo = fo
         local, temporary = _local(fo, target_protocol, target_options or {})
         try:
@@ -128,15 +131,35 @@ class ImageFileSystem(AbstractFileSystem):  # type: ignore[misc]
             found["destination"] = self.image.readlink(path)
         return found
 
+    def mkdir(self, path: str, create_parents: bool = True, **kwargs: Any) -> None:
+        raise self._read_only(path)
+
+    def makedirs(self, path: str, exist_ok: bool = False) -> None:
+        if not (exist_ok and self.isdir(path)):
+            raise self._read_only(path)
+
+    def rmdir(self, path: str) -> None:
+        raise self._read_only(path)
+
+    def _read_only(self, path: str) -> OSError:
+        return OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+
+    def _file(self, path: str) -> str:
+        """The path of a file, which is no directory."""
+        path = self._strip_protocol(path)
+        if self.image.stat(path).is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        return path
+
     def _open(self, path: str, mode: str = "rb", **kwargs: Any) -> io.BufferedReader:
         if mode != "rb":
             raise OSError("an image is only read")
-        return self.image.open(self._strip_protocol(path))
+        return self.image.open(self._file(path))
 
     def cat_file(
         self, path: str, start: Optional[int] = None, end: Optional[int] = None, **kwargs: Any
     ) -> bytes:
-        file = self.image.file(self._strip_protocol(path))
+        file = self.image.file(self._file(path))
         size = file.metadata.size
         # As slices: negative positions count from the end.
         first, behind, _ = slice(start, end).indices(size)

@@ -725,6 +725,9 @@ impl Build {
     fn compose(&self, path: &Path) -> Result<Built, Error> {
         // Wrong options are an error before anything is opened.
         self.settings(self.format, self.size, None)?;
+        if self.sources.is_empty() && self.amendments.files().next().is_none() {
+            return Err(Error::usage("no source, and no manifest that takes its place"));
+        }
         if self.reuses {
             return Err(Error::usage("only images of layers are used again"));
         }
@@ -849,6 +852,9 @@ impl Build {
     ) -> Result<Options, Error> {
         if self.chunk == 0 {
             return Err(Error::usage("a chunk of 0 bytes"));
+        }
+        if self.label.contains('\0') {
+            return Err(Error::usage("a label does not contain a zero byte"));
         }
         let is_ext = format.known().is(&EXT);
         if !is_ext && self.has_ext_options() {

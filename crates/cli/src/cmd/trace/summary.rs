@@ -7,6 +7,7 @@ use crate::source::temp_dir;
 use crate::written::Written;
 use clap::Args;
 use seekless_compose::traces::summary::{self, MergeLimits};
+use seekless_images::Stop;
 use seekless_images::output::NO_INPUTS;
 use seekless_summary::{Header, Touched, UNIT, weight_of};
 use seekless_units::ByteLen;
@@ -75,7 +76,7 @@ pub(super) fn summarize(args: &SummarizeArgs, global: &Global) -> Result<(), Fai
     };
     let traces: Vec<(PathBuf, u64)> =
         args.traces.iter().map(|path| (path.clone(), weight)).collect();
-    let (header, rows) = summary::summarize(&traces, &args.output)?;
+    let (header, rows) = summary::summarize(&traces, &args.output, &Stop::new())?;
     tell(&args.output, &header, global, |written| written.with("rows", rows as u64));
     Ok(())
 }
@@ -91,7 +92,7 @@ pub(super) fn merge(
     };
     let temp_dir = temp_dir();
     let limits = MergeLimits { memory: args.memory, temp_dir: &temp_dir };
-    let header = summary::add_up(summaries, args.min_machines, limits, output)?;
+    let header = summary::add_up(summaries, args.min_machines, limits, output, &Stop::new())?;
     tell(output, &header, global, |written| written);
     Ok(())
 }

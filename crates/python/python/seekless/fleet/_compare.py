@@ -10,7 +10,7 @@ from distributed import Client
 
 from .. import Error, sharing
 from ._errors import FleetError
-from ._images import AnyPath, local, names
+from ._images import AnyPath, local, names, shown
 from ._tasks import running
 
 if TYPE_CHECKING:
@@ -49,8 +49,8 @@ def compare(
     cells = [(one, other) for one in range(len(paths)) for other in range(len(paths))]
     return pa.table(
         {
-            "image": pa.array([paths[one] for one, _ in cells], pa.string()),
-            "other": pa.array([paths[other] for _, other in cells], pa.string()),
+            "image": pa.array([shown(paths[one]) for one, _ in cells], pa.string()),
+            "other": pa.array([shown(paths[other]) for _, other in cells], pa.string()),
             "chunks": pa.array([chunks[one] for one, _ in cells], pa.uint64()),
             "shared": pa.array([shared[cell] for cell in cells], pa.uint64()),
         }
@@ -62,5 +62,5 @@ def _pair(one: str, other: str, chunk: int) -> tuple[int, int, int]:
     try:
         first, second = sharing([local(one), local(other)], chunk=chunk)
     except (Error, OSError) as error:
-        raise FleetError(f"{one}, {other}: {error}") from None
+        raise FleetError.of(error, f"{one}, {other}: {error}") from None
     return first.chunks, second.chunks, second.chunks - second.new

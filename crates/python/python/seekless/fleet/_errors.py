@@ -16,6 +16,14 @@ _KINDS = {2: "usage", 3: "corrupt", 4: "unsupported", 5: "no-space"}
 class FleetError(Error):
     """Work on a cluster failed."""
 
+    @classmethod
+    def of(cls, error: Exception, message: str) -> FleetError:
+        """The same failure, of the same kind, with another message."""
+        failure = cls(message)
+        if isinstance(error, Error):
+            failure.kind, failure.path, failure.location = error.kind, error.path, error.location
+        return failure
+
 
 class CommandError(FleetError):
     """The program `seekless` failed."""

@@ -25,9 +25,14 @@ _locks: dict[Path, threading.Lock] = {}
 
 def names(images: Union[AnyPath, Iterable[AnyPath]]) -> list[str]:
     """Paths and URLs as texts."""
-    if isinstance(images, (str, os.PathLike)):
+    if isinstance(images, (str, bytes, os.PathLike)):
         images = [images]
-    return [os.fspath(image) for image in images]
+    return [os.fsdecode(image) for image in images]
+
+
+def shown(name: str) -> str:
+    """A name as a text of Arrow, which is UTF-8; as in tables of requests."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
 def local(image: str) -> str:

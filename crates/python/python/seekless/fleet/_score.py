@@ -14,7 +14,7 @@ from distributed import Client
 from .. import Error, Figures, Trace
 from .. import open as open_image
 from ._errors import FleetError
-from ._images import AnyPath, local, names
+from ._images import AnyPath, local, names, shown
 from ._tasks import running
 
 if TYPE_CHECKING:
@@ -102,9 +102,8 @@ def _figures(
             loaded = Trace.load(file.name)
         found = open_image(local(image), partition=partition).score(loaded, chunk=chunk)
     except (Error, OSError) as error:
-        # Places of damage cannot be sent to other processes.
-        raise FleetError(f"{image}, {trace}: {error}") from None
-    return {"image": image, "trace": trace, **_row(found, chunk)}
+        raise FleetError.of(error, f"{image}, {trace}: {error}") from None
+    return {"image": shown(image), "trace": shown(trace), **_row(found, chunk)}
 
 
 def _row(found: Figures, chunk: int) -> dict[str, Any]:
@@ -113,8 +112,7 @@ def _row(found: Figures, chunk: int) -> dict[str, Any]:
     ahead = found.prefetch
     row["prefetch_requests"], row["prefetch_seeks"] = ahead.requests, ahead.seeks
     row["prefetch_bytes"], row["prefetch_chunks"] = ahead.bytes, ahead.chunks[chunk]
-    # As in tables of requests: Arrow's texts are UTF-8.
-    row["missing"] = [os.fsencode(it).decode("utf-8", "backslashreplace") for it in found.missing]
+    row["missing"] = [shown(path) for path in found.missing]
     return row
 
 

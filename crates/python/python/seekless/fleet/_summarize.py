@@ -12,6 +12,7 @@ from typing import TypeVar, Union
 
 import fsspec
 from distributed import Client
+from fsspec.implementations.local import LocalFileSystem
 
 from .. import Error, UsageError, merge_summaries
 from .. import summarize as summarize_one
@@ -24,7 +25,7 @@ Machine = Union[AnyPath, Iterable[AnyPath]]
 
 
 def summarize(
-    machines: Iterable[Machine],
+    machines: Union[AnyPath, Iterable[Machine]],
     output: AnyPath,
     client: Client,
     *,
@@ -39,7 +40,7 @@ def summarize(
     of fsspec. A task reads the traces of `fan_in` machines, one machine after the other, or adds up
     `fan_in` sums. `output`, a path here or a URL, gets its name when the sum is complete. It has
     the bytes of `seekless.merge_summaries` of the summaries of all machines, whatever `fan_in`,
-    the number of the workers, and those that are lost. Ranges that fewer than `min_machines`
+    the number of the workers, and those that are lost. It must be none of the traces. Ranges that fewer than `min_machines`
     machines touched are left out.
 
     A task whose store does not answer is run `retries` more times; `FleetError` then has its URL.
@@ -47,9 +48,13 @@ def summarize(
     """
     if fan_in < 2:
         raise UsageError(f"fan_in is {fan_in}: at least two are needed")
+    if isinstance(machines, (str, bytes, os.PathLike)):
+        machines = [machines]
     given = [names(machine) for machine in machines]
     if not given:
         raise UsageError("no trace to summarize")
+    target = os.fsdecode(output)
+    _refuse(target, [trace for traces in given for trace in traces])
     tasks = [
         client.submit(_leaf, part, weight, pure=False, retries=retries)
         for part in _parts(given, fan_in)
@@ -73,8 +78,24 @@ def summarize(
             if future.status == "error":
                 future.result()
         contents: bytes = tasks[0].result()
-    _store(contents, os.fspath(output))
+    _store(contents, target)
     return len(given)
+
+
+def _refuse(output: str, traces: list[str]) -> None:
+    """Refuses an output that is one of the traces, or a directory."""
+    fs, path = fsspec.url_to_fs(output)
+    if fs.isdir(path):
+        raise UsageError(f"{output}: is a directory")
+    for trace in traces:
+        other, read = fsspec.url_to_fs(trace)
+        if type(other) is not type(fs):
+            continue
+        is_same = read == path
+        if isinstance(fs, LocalFileSystem) and os.path.exists(read) and os.path.exists(path):
+            is_same = os.path.samefile(read, path)
+        if is_same:
+            raise UsageError(f"{output}: would be written over an input, {trace}")
 
 
 def _parts(items: Sequence[T], size: int) -> list[list[T]]:
@@ -101,7 +122,7 @@ def _summary(traces: list[str], weight: float, output: Path, work: Path) -> None
                 shutil.copyfileobj(source, target, 1 << 20)
         except Exception as error:
             # File systems of fsspec have errors of their own, not all of which can be sent.
-            raise FleetError(f"{trace}: {type(error).__name__}: {error}") from None
+            raise FleetError.of(error, f"{trace}: {type(error).__name__}: {error}") from None
         copies.append(copy)
     try:
         summarize_one(copies, output, weight=weight)
@@ -109,7 +130,7 @@ def _summary(traces: list[str], weight: float, output: Path, work: Path) -> None
         said = str(error)
         for copy, trace in zip(copies, traces):
             said = said.replace(str(copy), trace)
-        raise FleetError(said) from None
+        raise FleetError.of(error, said) from None
     for copy in copies:
         copy.unlink()
 
@@ -129,13 +150,19 @@ def _added(summaries: list[Path], min_machines: int, work: Path) -> bytes:
     try:
         merge_summaries(summaries, output, min_machines=min_machines)
     except Error as error:
-        raise FleetError(str(error)) from None
+        raise FleetError.of(error, str(error)) from None
     return output.read_bytes()
 
 
 def _store(contents: bytes, output: str) -> None:
     """Writes a file that gets its name when it is complete."""
     fs, path = fsspec.url_to_fs(output)
+    if isinstance(fs, LocalFileSystem):
+        # The target of a link is replaced, not the link.
+        path = os.path.realpath(path)
+    if fs.isdir(path):
+        # A file would be moved into it.
+        raise UsageError(f"{output}: is a directory")
     part = f"{path}.{uuid.uuid4().hex}"
     try:
         fs.pipe_file(part, contents)
