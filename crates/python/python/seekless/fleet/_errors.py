@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Optional
 
 from .. import Error
@@ -61,3 +62,20 @@ class ShardError(CommandError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.shard, self.command, self.status, self.stderr)
+
+
+@contextmanager
+def about(url: str) -> Iterator[None]:
+    """Makes an error of a file system of fsspec one of the cluster, with the URL.
+
+    They have classes of their own, not all of which can be sent. Files of this machine keep the
+    errors of Python.
+    """
+    try:
+        yield
+    except Error:
+        raise
+    except Exception as error:
+        if "://" not in url:
+            raise
+        raise FleetError(f"{url}: {type(error).__name__}: {error}") from None

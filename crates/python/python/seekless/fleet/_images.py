@@ -12,6 +12,7 @@ from typing import Union
 
 import fsspec
 
+from ._errors import about
 from ._tasks import scratch
 
 AnyPath = Union[str, "os.PathLike[str]"]
@@ -43,13 +44,15 @@ def local(image: str) -> str:
     if "::" not in image and "file" in fs.protocol:
         return str(path)
     # An image that was replaced is copied again.
-    info = fs.info(path)
+    with about(image):
+        info = fs.info(path)
     state = [str(info.get(name)) for name in _STATE]
     key = hashlib.sha256("\n".join([image, *state]).encode()).hexdigest()
     copy = Path(scratch(), "seekless-images", key[:32] + ".img")
     with _lock(copy):
         if not copy.exists():
-            _copy(fs, path, copy)
+            with about(image):
+                _copy(fs, path, copy)
     return str(copy)
 
 

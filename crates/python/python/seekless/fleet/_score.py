@@ -13,7 +13,7 @@ from distributed import Client
 
 from .. import Error, Figures, Trace
 from .. import open as open_image
-from ._errors import FleetError
+from ._errors import FleetError, about
 from ._images import AnyPath, local, names, shown
 from ._tasks import running
 
@@ -83,7 +83,7 @@ def _read(trace: Union[Trace, AnyPath]) -> bytes:
     name = os.fspath(trace)
     if "://" not in name:
         return Path(name).read_bytes()
-    with fsspec.open(name, "rb") as file:
+    with about(name), fsspec.open(name, "rb") as file:
         return bytes(file.read())
 
 

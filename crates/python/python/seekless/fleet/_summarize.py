@@ -7,6 +7,7 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar, Union
 
@@ -16,7 +17,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from .. import Error, UsageError, merge_summaries
 from .. import summarize as summarize_one
-from ._errors import FleetError
+from ._errors import FleetError, about
 from ._images import AnyPath, names
 from ._tasks import running, scratch
 
@@ -85,8 +86,9 @@ def summarize(
 def _refuse(output: str, traces: list[str]) -> None:
     """Refuses an output that is one of the traces, or a directory."""
     fs, path = fsspec.url_to_fs(output)
-    if fs.isdir(path):
-        raise UsageError(f"{output}: is a directory")
+    with about(output):
+        if fs.isdir(path):
+            raise UsageError(f"{output}: is a directory")
     for trace in traces:
         other, read = fsspec.url_to_fs(trace)
         if type(other) is not type(fs):
@@ -164,10 +166,13 @@ def _store(contents: bytes, output: str) -> None:
         # A file would be moved into it.
         raise UsageError(f"{output}: is a directory")
     part = f"{path}.{uuid.uuid4().hex}"
-    try:
-        fs.pipe_file(part, contents)
-        fs.mv(part, path)
-    except BaseException:
-        if fs.exists(part):
-            fs.rm(part)
-        raise
+    with about(output):
+        try:
+            fs.pipe_file(part, contents)
+            fs.mv(part, path)
+        except BaseException:
+            # The error of the removal is not the one to tell.
+            with suppress(Exception):
+                if fs.exists(part):
+                    fs.rm(part)
+            raise
