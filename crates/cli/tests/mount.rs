@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
@@ -148,4 +149,36 @@ fn a_killed_recording_can_be_read() {
         .unwrap();
     assert!(shown.status.success(), "{}", String::from_utf8_lossy(&shown.stderr));
     assert!(String::from_utf8(shown.stdout).unwrap().contains("/dir/small"));
+}
+
+/// `mount -o remount` runs the helper of the type in /proc/mounts: of `fuse` alone it would be
+/// mount.fuse, which runs the source, the image, as the program.
+#[test]
+fn a_remount_does_not_run_the_image() {
+    let temp = tempfile::tempdir().unwrap();
+    let at = |name: &str| temp.path().join(name);
+    let (tree, image, dir, ran) = (at("tree"), at("image"), at("mnt"), at("ran"));
+    fs::create_dir_all(tree.join("dir")).unwrap();
+    fs::create_dir(&dir).unwrap();
+    let made = Command::new("mke2fs")
+        .args(["-q", "-t", "ext4", "-d"])
+        .args([&tree, &image])
+        .arg("16M")
+        .stdout(Stdio::null())
+        .status();
+    assert!(made.unwrap().success());
+    // The boot block is not a part of ext4.
+    let mut bytes = fs::read(&image).unwrap();
+    let program = format!("#!/bin/sh\ntouch {}\nexit\n", ran.display());
+    bytes[..program.len()].copy_from_slice(program.as_bytes());
+    fs::write(&image, bytes).unwrap();
+    fs::set_permissions(&image, fs::Permissions::from_mode(0o755)).unwrap();
+    let mounted = Mounted::new(&image, &dir, &at("trace"));
+    let mounts = fs::read_to_string("/proc/mounts").unwrap();
+    let line = mounts.lines().find(|line| line.contains(dir.to_str().unwrap())).unwrap();
+    assert!(line.contains(" fuse.seekless "), "{line}");
+    // Fails where the program is not found.
+    let _ = Command::new("mount").args(["-o", "remount,noexec"]).arg(&dir).output().unwrap();
+    assert!(!ran.exists(), "the image ran as a program");
+    assert!(mounted.stop());
 }

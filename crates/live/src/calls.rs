@@ -358,15 +358,8 @@ impl<F: Named> Operate for Live<F> {
             .filter(|node| node.effective == 0)
             .map(|node| node.ino)
             .collect();
-        let mut left = Ok(());
-        for ino in orphans {
-            let node = self.volume.node(ino)?;
-            node.holds = 0;
-            if node.links == 0 {
-                // Other changes are written all the same.
-                left = left.and(self.change(|live| F::Names::destroy(live, ino)));
-            }
-        }
+        self.volume.format.releasing();
+        let left = self.release_all(orphans)?;
         let placed = self.write_back_all();
         let Err(error) = &placed else {
             if let Err(error) = &left
@@ -397,6 +390,34 @@ impl<F: Named> Operate for Live<F> {
 }
 
 impl<F: Named> Live<F> {
+    /// Releases files that are not in use any more. What has no room for its changes is tried again
+    /// after others have given theirs back. Returns the first error that is left: other changes are
+    /// written all the same.
+    fn release_all(&mut self, mut files: Vec<Ino>) -> Result<Result<(), FsError>, FsError> {
+        let mut left = Ok(());
+        loop {
+            let (all, mut again, mut full) = (files.len(), Vec::new(), Ok(()));
+            for ino in files {
+                let node = self.volume.node(ino)?;
+                node.holds = 0;
+                if node.links > 0 {
+                    continue;
+                }
+                match self.change(|live| F::Names::destroy(live, ino)) {
+                    Err(error @ FsError::NoSpace(_)) => {
+                        again.push(ino);
+                        full = full.and(Err(error));
+                    }
+                    done => left = left.and(done),
+                }
+            }
+            if again.is_empty() || again.len() == all {
+                return Ok(left.and(full));
+            }
+            files = again;
+        }
+    }
+
     /// Sets or, without a value, removes an extended attribute.
     fn put_xattr(
         &mut self,

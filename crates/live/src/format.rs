@@ -224,6 +224,10 @@ pub trait Format: Send + Sized {
     /// Called on last close of a file. The format may drop its preallocation for the inode.
     fn released(&mut self, _ino: Ino) {}
 
+    /// Called before files without names are released at the end: a volume that has no room for other
+    /// changes gets room by these.
+    fn releasing(&mut self) {}
+
     /// Called before the file system is closed and the last changes are written.
     fn closing(&mut self) {}
 

@@ -84,7 +84,12 @@ fn the_tests_in_python_pass() {
     fs::write(info.join("METADATA"), metadata).expect("file");
     let points = format!("[fsspec.specs]\n{}\n", points.join("\n"));
     fs::write(info.join("entry_points.txt"), points).expect("file");
-    pytest(&python, work.path(), &["tests", "--ignore=tests/test_fleet.py", "--ignore=tests/test_store.py"], None);
+    pytest(
+        &python,
+        work.path(),
+        &["tests", "--ignore=tests/test_fleet.py", "--ignore=tests/test_store.py"],
+        None,
+    );
 }
 
 #[test]
@@ -99,5 +104,10 @@ fn the_tests_on_a_cluster_pass() {
     };
     let work = tempfile::tempdir().expect("directory");
     package(&work.path().join("seekless"));
-    pytest(&python, work.path(), &["--durations=5", "tests/test_fleet.py", "tests/test_store.py"], Some(&program));
+    pytest(
+        &python,
+        work.path(),
+        &["--durations=5", "tests/test_fleet.py", "tests/test_store.py"],
+        Some(&program),
+    );
 }

@@ -60,7 +60,7 @@ impl MountOptions<'_> {
         config.mount_options = vec![
             if self.writable { MountOption::RW } else { MountOption::RO },
             MountOption::FSName(self.name.display().to_string()),
-            MountOption::Subtype("seekless".into()),
+            subtype("seekless"),
             MountOption::DefaultPermissions,
             MountOption::NoAtime,
         ];
@@ -70,6 +70,13 @@ impl MountOptions<'_> {
         config.clone_fd = self.threads > 1;
         config
     }
+}
+
+/// The second part of the type in `/proc/mounts`, as in `fuse.seekless`. fuser tells only `fusermount3`
+/// of [`MountOption::Subtype`]: of a mount with the type `fuse`, mount(8) would run the source, which
+/// is the image, as the program to remount it.
+pub(crate) fn subtype(name: &str) -> MountOption {
+    MountOption::CUSTOM(format!("subtype={name}"))
 }
 
 /// Mounts on a directory and serves until it is unmounted, by any process or by one of the signals.

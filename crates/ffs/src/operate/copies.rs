@@ -19,6 +19,10 @@ use std::sync::Arc;
 /// left out.
 pub(super) const OF_A_CHANGE: usize = 32;
 
+/// Blocks that the release of a file without a name overwrites as a rule: its inode, the heads of two
+/// groups, and their summaries.
+const OF_A_RELEASE: usize = 5;
+
 /// Number of changes for which blocks are reserved ahead.
 const CHANGES_AHEAD: usize = 16;
 
@@ -30,6 +34,8 @@ pub(super) struct Copies {
     counted: usize,
     /// The superblock has listed snapshots since the volume was opened.
     were_listed: bool,
+    /// Files without names are released, before the volume is closed.
+    releasing: bool,
     /// The volume is about to be closed.
     closing: bool,
 }
@@ -37,7 +43,7 @@ pub(super) struct Copies {
 impl Copies {
     pub(super) fn new(sb: Arc<Super>, origin: Arc<Origin>) -> Self {
         let were_listed = sb.tuning.has_snapshots();
-        Self { sb, origin, counted: 0, were_listed, closing: false }
+        Self { sb, origin, counted: 0, were_listed, releasing: false, closing: false }
     }
 
     /// The device that copies.
@@ -66,6 +72,11 @@ impl Copies {
     /// Whether the superblock may list snapshots.
     pub(super) fn may_be_listed(&self) -> bool {
         self.were_listed
+    }
+
+    /// Files without names are released from now on, and nothing else changes.
+    pub(super) fn begin_releases(&mut self) {
+        self.releasing = true;
     }
 
     /// The volume is about to be closed: the reserve is given back when all is written.
@@ -118,6 +129,10 @@ impl Copies {
         }
         match core.cache.is_dirty() {
             true => core.cache.sync().map(|()| true),
+            // Files without names that are left give blocks back, and few of theirs are overwritten.
+            false if self.releasing && self.origin.reserved() >= OF_A_RELEASE * snapshots => {
+                Ok(false)
+            }
             false => Err(full("blocks for copies in snapshots")),
         }
     }

@@ -237,6 +237,10 @@ impl Format for Ffs {
         self.copies.reserve(&mut self.allocator, core, 0)
     }
 
+    fn releasing(&mut self) {
+        self.copies.begin_releases();
+    }
+
     fn closing(&mut self) {
         self.copies.close();
     }

@@ -320,7 +320,7 @@ fn config(name: &Path) -> Config {
     let mut config = Config::default();
     config.mount_options = vec![
         MountOption::FSName(name.display().to_string()),
-        MountOption::Subtype("seekless-disk".into()),
+        session::subtype("seekless-disk"),
         MountOption::DefaultPermissions,
         MountOption::NoDev,
         MountOption::NoSuid,
