@@ -55,6 +55,13 @@ fn output(program: &str, args: &[&str], dir: &Path) -> String {
     String::from_utf8(done.stdout).unwrap()
 }
 
+/// Makes an image of ext4.
+fn make(tree: &Path, image: &Path, size: &str) {
+    let mut command = Command::new("mke2fs");
+    command.args(["-q", "-t", "ext4", "-d"]).args([tree, image]).arg(size);
+    assert!(command.stdout(Stdio::null()).status().unwrap().success());
+}
+
 const MMAP: &str = "import mmap, os
 f = open('big', 'rb')
 m = mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ)
@@ -75,13 +82,7 @@ fn what_programs_read_is_served_and_recorded() {
     fs::write(tree.join("dir/small"), "hello").unwrap();
     fs::write(tree.join("dir/sub/more"), vec![b'm'; 9000]).unwrap();
     fs::write(tree.join("big"), vec![b'a'; 1 << 20]).unwrap();
-    let made = Command::new("mke2fs")
-        .args(["-q", "-t", "ext4", "-d"])
-        .args([&tree, &image])
-        .arg("32M")
-        .stdout(Stdio::null())
-        .status();
-    assert!(made.unwrap().success());
+    make(&tree, &image, "32M");
 
     let mounted = Mounted::new(&image, &dir, &trace);
     output("python3", &["-c", MMAP], &dir);
@@ -123,13 +124,7 @@ fn a_killed_recording_can_be_read() {
     fs::create_dir_all(tree.join("dir")).unwrap();
     fs::create_dir(&dir).unwrap();
     fs::write(tree.join("dir/small"), "hello").unwrap();
-    let made = Command::new("mke2fs")
-        .args(["-q", "-t", "ext4", "-d"])
-        .args([&tree, &image])
-        .arg("16M")
-        .stdout(Stdio::null())
-        .status();
-    assert!(made.unwrap().success());
+    make(&tree, &image, "16M");
     let mut mounted = Mounted::new(&image, &dir, &trace);
     output("cat", &["dir/small"], &dir);
     let start = Instant::now();
@@ -160,13 +155,7 @@ fn a_remount_does_not_run_the_image() {
     let (tree, image, dir, ran) = (at("tree"), at("image"), at("mnt"), at("ran"));
     fs::create_dir_all(tree.join("dir")).unwrap();
     fs::create_dir(&dir).unwrap();
-    let made = Command::new("mke2fs")
-        .args(["-q", "-t", "ext4", "-d"])
-        .args([&tree, &image])
-        .arg("16M")
-        .stdout(Stdio::null())
-        .status();
-    assert!(made.unwrap().success());
+    make(&tree, &image, "16M");
     // The boot block is not a part of ext4.
     let mut bytes = fs::read(&image).unwrap();
     let program = format!("#!/bin/sh\ntouch {}\nexit\n", ran.display());

@@ -11,6 +11,7 @@ import threading
 import time
 import zipfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -40,20 +41,27 @@ def program() -> str:
     return os.environ["SEEKLESS_PROGRAM"]
 
 
+@contextmanager
+def two_workers(directory: Path) -> Iterator[Any]:
+    """A client of a cluster of two processes on this machine."""
+    cluster = distributed.LocalCluster(
+        n_workers=2,
+        threads_per_worker=1,
+        processes=True,
+        dashboard_address=None,
+        local_directory=str(directory),
+    )
+    with cluster, distributed.Client(cluster) as client:
+        yield client
+
+
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A cluster of two processes on this machine."""
     # A worker that a test has killed is replaced, however long that takes. After 15 seconds the
     # cluster would go on with the other one.
     patient = dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"})
-    cluster = distributed.LocalCluster(
-        n_workers=2,
-        threads_per_worker=1,
-        processes=True,
-        dashboard_address=None,
-        local_directory=str(tmp_path_factory.mktemp("workers")),
-    )
-    with patient, cluster, distributed.Client(cluster) as client:
+    with patient, two_workers(tmp_path_factory.mktemp("workers")) as client:
         yield client
 
 

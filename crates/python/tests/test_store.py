@@ -9,13 +9,14 @@ import pytest
 import seekless as sk
 from conftest import numbers
 
-dask = pytest.importorskip("dask", reason="dask is not installed")
-distributed = pytest.importorskip("distributed", reason="dask.distributed is not installed")
+pytest.importorskip("dask", reason="dask is not installed")
+pytest.importorskip("distributed", reason="dask.distributed is not installed")
 pytest.importorskip("s3fs", reason="s3fs is not installed")
 server = pytest.importorskip("moto.server", reason="moto is not installed")
 
 import fsspec
 from seekless import fleet
+from test_fleet import two_workers
 
 
 @pytest.fixture(scope="module")
@@ -38,14 +39,7 @@ def store() -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def client(store: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A cluster of two processes, whose environment names the store."""
-    cluster = distributed.LocalCluster(
-        n_workers=2,
-        threads_per_worker=1,
-        processes=True,
-        dashboard_address=None,
-        local_directory=str(tmp_path_factory.mktemp("workers")),
-    )
-    with cluster, distributed.Client(cluster) as client:
+    with two_workers(tmp_path_factory.mktemp("workers")) as client:
         yield client
 
 
