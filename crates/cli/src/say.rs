@@ -1,7 +1,7 @@
 //! Writes to standard output and standard error; a reader that has closed its pipe is no error.
 //!
-//! Output that cannot be written ends the process, unless it is a check: there, the exit code is the
-//! result, and nothing may end a repair before it is complete.
+//! Output that cannot be written ends the process, unless the command is a check, which completes its
+//! repair and has the exit code of its result.
 
 use crate::args::Global;
 use crate::failure::Failure;
@@ -125,7 +125,7 @@ pub(crate) fn bytes(bytes: &[u8]) {
     }
 }
 
-/// Lets the process go on when standard output cannot be written: an error is told once, and its
+/// Lets the process go on when standard output cannot be written: the first error is reported, and
 /// later output is dropped.
 pub(crate) fn go_on() {
     GOES_ON.store(true, Ordering::Relaxed);

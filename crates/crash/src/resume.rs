@@ -125,6 +125,11 @@ fn whole_lines(text: &str) -> &str {
     &text[..end]
 }
 
+/// A line of the file.
+fn line_of(line: &impl Serialize) -> io::Result<String> {
+    Ok(serde_json::to_string(line)? + "\n")
+}
+
 type Done = BTreeMap<String, UnitResult>;
 
 fn damaged(path: &Path, line: usize) -> StateError {
@@ -164,17 +169,24 @@ impl StateFile {
         let mut text = String::new();
         (&mut file).take(LARGEST).read_to_string(&mut text).map_err(failed)?;
         let whole = whole_lines(&text);
+        let (head, done) = parse(path, whole)?;
+        match &head {
+            // At most, its first line was being written.
+            None if !line_of(campaign).map_err(failed)?.starts_with(&text) => {
+                return Err(damaged(path, 1));
+            }
+            Some(head) if head.campaign != campaign.campaign => {
+                let (path, found) = (path.to_path_buf(), head.campaign.clone());
+                return Err(StateError::Other { path, found });
+            }
+            _ => {}
+        }
+        // The line that is cut short, of a file that is known to be that of the campaign.
         file.set_len(whole.len() as u64).map_err(failed)?;
         file.seek(SeekFrom::End(0)).map_err(failed)?;
-        let (head, done) = parse(path, whole)?;
         let mut state = Self { path: path.to_path_buf(), file, done };
-        match head {
-            None => state.put(campaign)?,
-            Some(head) if head.campaign != campaign.campaign => {
-                let path = path.to_path_buf();
-                return Err(StateError::Other { path, found: head.campaign });
-            }
-            Some(_) => {}
+        if head.is_none() {
+            state.put(campaign)?;
         }
         Ok(state)
     }
@@ -197,8 +209,7 @@ impl StateFile {
 
     fn put(&mut self, line: &impl Serialize) -> Result<(), StateError> {
         let failed = |source| StateError::Io { path: self.path.clone(), source };
-        let mut text = serde_json::to_string(line).map_err(|error| failed(error.into()))?;
-        text.push('\n');
+        let text = line_of(line).map_err(failed)?;
         self.file.write_all(text.as_bytes()).map_err(failed)?;
         self.file.sync_data().map_err(failed)
     }

@@ -190,8 +190,8 @@ pub(crate) fn is_input(output: &Path, input: &Path) -> Error {
     Error::usage(what).about(output.display())
 }
 
-/// Opens a file that will be replaced with a lock that readers share, and refuses one that is
-/// mounted, or that another process changes. A file that cannot be read is not locked.
+/// Opens a file that will be replaced, with a shared lock. Refuses one that is mounted, or that
+/// another process changes. A file that cannot be read is not locked.
 fn locked(target: &Path) -> Result<Option<File>, Error> {
     in_use::refuse_mounted(target)?;
     let Ok(file) = File::open(target) else { return Ok(None) };

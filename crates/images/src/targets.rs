@@ -136,7 +136,7 @@ impl Target {
             return Err(Error::usage("standard output takes raw images"));
         }
         let sink = Sink::Stream(StreamTarget::begin(temp_dir)?);
-        // What fails before the end is the file.
+        // Until the image is complete, errors are about this file.
         let name = format!("temporary file in {}", temp_dir.display());
         Ok(Self::new(name.as_ref(), sink))
     }

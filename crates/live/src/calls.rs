@@ -390,9 +390,9 @@ impl<F: Named> Operate for Live<F> {
 }
 
 impl<F: Named> Live<F> {
-    /// Releases files that are not in use any more. What has no room for its changes is tried again
-    /// after others have given theirs back. Returns the first error that is left: other changes are
-    /// written all the same.
+    /// Releases files that are no longer in use. A release that lacks room for its changes is tried
+    /// again after others have freed blocks. Returns the first error of those that failed, and goes on
+    /// with the others.
     fn release_all(&mut self, mut files: Vec<Ino>) -> Result<Result<(), FsError>, FsError> {
         let mut left = Ok(());
         loop {

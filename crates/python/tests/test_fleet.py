@@ -367,6 +367,15 @@ def test_summarize_replaces_nothing_that_it_reads(client: Any, tmp_path: Path) -
     assert sorted(it.name for it in tmp_path.iterdir()) == sorted(
         ["link", *(Path(trace).name for trace in traces)]
     )
+    # So does the command, also for tables.
+    image = tmp_path / "x.img"
+    image.write_text("kept")
+    at = ["--scheduler", client.scheduler.address]
+    tables = [["compare"], ["score", "--trace", str(traces[0])]]
+    for table in tables:
+        assert _fleet_command.main([*at, *table, str(image), "-o", str(image)]) == 2
+    assert image.read_text() == "kept"
+    assert _fleet_command.main([*at, "summarize", *map(str, traces), "-o", str(traces[2])]) == 2
     # The target of a link is replaced, not the link.
     (tmp_path / "old").write_text("old")
     (tmp_path / "link").unlink()

@@ -7,6 +7,7 @@ use crate::modelled_disk::ModelledDisk;
 use crate::say::say;
 use crate::source::temp_dir;
 use clap::{Args, Subcommand, ValueEnum};
+use seekless_images::output::refuse_inputs;
 use seekless_serve::disk::{self, Clock, Disk, DiskMount};
 use seekless_serve::testbed::{self, FileSystem, Testbed};
 use seekless_units::{ByteLen, parse_size};
@@ -155,7 +156,7 @@ pub(crate) fn run(args: &DiskArgs, global: &Global) -> Result<ExitCode, Failure>
     let file = disk::open_image(image, args.size.filter(|_| args.create))?;
     let title = args.title.clone().unwrap_or_else(|| image.display().to_string());
     let name = (title, model.clone());
-    let log = open_log(args.io_log.as_deref())?;
+    let log = open_log(args.io_log.as_deref(), [image, Path::new(model)])?;
     let before = args.settle.clone().map(|dir| {
         let before: disk::BeforePhase = Box::new(move |_| testbed::settle(&dir));
         before
@@ -186,8 +187,12 @@ fn clock(realtime: bool) -> Clock {
     if realtime { Clock::Real } else { Clock::Virtual }
 }
 
-fn open_log(path: Option<&Path>) -> Result<Option<Box<dyn Write + Send>>, Failure> {
+fn open_log(
+    path: Option<&Path>,
+    inputs: [&Path; 2],
+) -> Result<Option<Box<dyn Write + Send>>, Failure> {
     let Some(path) = path else { return Ok(None) };
+    refuse_inputs(path, inputs)?;
     let file = File::create(path).map_err(|error| Failure::io(path.display(), &error))?;
     Ok(Some(Box::new(BufWriter::new(file))))
 }

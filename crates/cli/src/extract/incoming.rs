@@ -1,5 +1,5 @@
-//! Files of a copy, which get their names when they are complete: what has the name until then stays
-//! if the copy fails.
+//! Files of a copy. A file gets its name when it is complete; if the copy fails, an older file of that
+//! name stays.
 
 use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
@@ -58,7 +58,7 @@ impl<'a> Incoming<'a> {
         self.hidden.as_deref().unwrap_or(self.name)
     }
 
-    /// Gives the file its name. It replaces what has the name, unless that is a directory.
+    /// Gives the file its name, and replaces an older file of that name. A directory is an error.
     pub(super) fn finish(mut self) -> Result<()> {
         if let (Some(file), None) = (self.file.take(), &self.hidden) {
             let handle = format!("/proc/self/fd/{}", file.as_raw_fd());

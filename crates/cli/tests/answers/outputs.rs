@@ -106,7 +106,9 @@ fn no_command_replaces_what_it_reads() {
     let verity = [&build[..], &["--force", "--verity"]].concat();
     let listed = ["build", "--manifest", "listed", "--force", "--verity"];
     let to = |args: &[&'static str], more: &[&'static str]| [args, more].concat();
-    let cases: [(Vec<&str>, &str); 17] = [
+    let disk = ["disk", "disk.img", "tree", "--model", "gp3", "--io-log"];
+    let cases: [(Vec<&str>, &str); 18] = [
+        (to(&disk, &["disk.img"]), "disk.img"),
         (to(&["trace", "export", "job.trace", "-o"], &["job.trace"]), "job.trace"),
         (to(&image, &["-o", "disk.img"]), "disk.img"),
         (to(&["trace", "summarize", "job.trace", "-o"], &["job.trace"]), "job.trace"),
@@ -141,6 +143,17 @@ fn no_command_replaces_what_it_reads() {
         assert!(output.status.code() == Some(USAGE) && (is_told || is_plot), "{args:?}: {told}");
         assert!(fs::read(dir.join(input)).expect("input") == before, "{args:?}");
         assert!(!dir.join("tree/new").exists() && !dir.join("new.img").exists(), "{args:?}");
+    }
+    // The state of a campaign is continued: a file that is none stays, also one without a whole line.
+    for text in ["kept", "kept\n", "{\"campaign\":"] {
+        fs::write(dir.join("there"), text).expect("file");
+        let state =
+            ["crash", "run", "-w", "create", "-d", "softdep", "-f", "ufs2", "--sample", "2"];
+        let output = run(dir, &[&state[..], &["-o", "there"]].concat());
+        let is_cut_short = text.starts_with('{');
+        assert_eq!(output.status.success(), is_cut_short, "{text}: {}", errors(&output));
+        let is_kept = fs::read_to_string(dir.join("there")).expect("file") == text;
+        assert_eq!(is_kept, !is_cut_short, "{text}");
     }
     // Without --force, no file is replaced.
     fs::write(dir.join("there"), "kept").expect("file");

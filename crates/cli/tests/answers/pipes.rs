@@ -78,8 +78,7 @@ fn a_full_output_is_a_failure() {
     }
 }
 
-/// The exit code of a check is its result, whether anybody reads what it prints or not, and a repair
-/// is completed.
+/// A check whose output cannot be written completes its repair, and has the exit code of its result.
 #[test]
 fn a_check_keeps_its_exit_code() {
     let scratch = workshop("pipes-check");

@@ -127,7 +127,7 @@ pub(crate) fn seal(inode: &mut [u8], seed: u32) {
 }
 
 /// Seconds since 1970 whose lower 32 bits are negative and whose epoch is 3: April 2310 to April
-/// 2378. Kernels before 3.14 wrote times before 1970 so, for which e2fsck takes them
+/// 2378. Older kernels encoded times before 1970 so, and e2fsck takes them for these
 /// (`CHECK_INODE_EXTRA_NEGATIVE_EPOCH` of its pass1.c).
 const DOUBTFUL: Range<i64> = (3 << 32) - (1 << 31)..3 << 32;
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import sys
@@ -90,6 +91,7 @@ def _run(given: argparse.Namespace, client: Client) -> int:
         print(json.dumps(result))
         return 0 if result["holds"] else 1
     elif given.command == "score":
+        _refuse(given.output, [*given.images, *given.trace])
         _write(fleet.score(given.images, given.trace, client, chunk=given.chunk), given.output)
     elif given.command == "summarize":
         count = fleet.summarize(
@@ -101,23 +103,35 @@ def _run(given: argparse.Namespace, client: Client) -> int:
         )
         print(json.dumps({"machines": count}))
     else:
+        _refuse(given.output, given.images)
         _write(fleet.compare(given.images, client, chunk=given.chunk), given.output)
     return 0
 
 
+def _refuse(output: Optional[str], inputs: list[str]) -> None:
+    """Refuses an output that is an input, before the work begins."""
+    from .fleet._store import refuse
+
+    if output is not None:
+        refuse(output, inputs)
+
+
 def _write(table: Any, output: Optional[str]) -> None:
     """Writes a table as Parquet if the name of the file says so, otherwise as JSON, row by row."""
+    from .fleet._store import store
+
     if output is not None and output.endswith(".parquet"):
         import pyarrow.parquet
 
-        pyarrow.parquet.write_table(table, output)
+        packed = io.BytesIO()
+        pyarrow.parquet.write_table(table, packed)
+        store(packed.getvalue(), output)
         return
     rows = "".join(json.dumps(row) + "\n" for row in table.to_pylist())
     if output is None:
         print(rows, end="")
-        return
-    with open(output, "w") as file:
-        file.write(rows)
+    else:
+        store(rows.encode(), output)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -145,10 +159,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _count(text: str) -> int:
-    count = int(text)
-    if count < 1:
-        raise argparse.ArgumentTypeError("at least one is needed")
-    return count
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: a number of at least 1 is needed")
+    return int(text)
 
 
 def _lab(parser: argparse.ArgumentParser) -> None:

@@ -8,7 +8,6 @@ import os
 import subprocess
 import tarfile
 import tempfile
-import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ import fsspec
 from distributed import Client, Future
 
 from ._errors import CommandError, ShardError
+from ._store import store
 from ._tasks import Cancellation, running, scratch
 
 #: The output of a shard, in its working directory; no file that is sent has this name.
@@ -205,9 +205,7 @@ def _exists(url: str) -> bool:
 
 
 def _store(archive: bytes, url: str) -> None:
-    """Writes a file that gets its name when it is complete."""
+    """Writes a part, and makes its directory."""
     fs, path = fsspec.url_to_fs(url)
     fs.makedirs(path.rpartition("/")[0], exist_ok=True)
-    part = f"{path}.{uuid.uuid4().hex}"
-    fs.pipe_file(part, archive)
-    fs.mv(part, path)
+    store(archive, url)

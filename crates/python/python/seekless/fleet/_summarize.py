@@ -5,20 +5,18 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-import uuid
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar, Union
 
 import fsspec
 from distributed import Client
-from fsspec.implementations.local import LocalFileSystem
 
 from .. import Error, UsageError, merge_summaries
 from .. import summarize as summarize_one
-from ._errors import FleetError, about
+from ._errors import FleetError
 from ._images import AnyPath, names
+from ._store import refuse, store
 from ._tasks import running, scratch
 
 T = TypeVar("T")
@@ -41,8 +39,8 @@ def summarize(
     of fsspec. A task reads the traces of `fan_in` machines, one machine after the other, or adds up
     `fan_in` sums. `output`, a path here or a URL, gets its name when the sum is complete. It has
     the bytes of `seekless.merge_summaries` of the summaries of all machines, whatever `fan_in`,
-    the number of the workers, and those that are lost. It must be none of the traces. Ranges that fewer than `min_machines`
-    machines touched are left out.
+    the number of the workers, and those that are lost. It must be none of the traces. Ranges that
+    fewer than `min_machines` machines touched are left out.
 
     A task whose store does not answer is run `retries` more times; `FleetError` then has its URL.
     Returns the number of machines.
@@ -55,7 +53,7 @@ def summarize(
     if not given:
         raise UsageError("no trace to summarize")
     target = os.fsdecode(output)
-    _refuse(target, [trace for traces in given for trace in traces])
+    refuse(target, [trace for traces in given for trace in traces])
     tasks = [
         client.submit(_leaf, part, weight, pure=False, retries=retries)
         for part in _parts(given, fan_in)
@@ -79,25 +77,8 @@ def summarize(
             if future.status == "error":
                 future.result()
         contents: bytes = tasks[0].result()
-    _store(contents, target)
+    store(contents, target)
     return len(given)
-
-
-def _refuse(output: str, traces: list[str]) -> None:
-    """Refuses an output that is one of the traces, or a directory."""
-    fs, path = fsspec.url_to_fs(output)
-    with about(output):
-        if fs.isdir(path):
-            raise UsageError(f"{output}: is a directory")
-    for trace in traces:
-        other, read = fsspec.url_to_fs(trace)
-        if type(other) is not type(fs):
-            continue
-        is_same = read == path
-        if isinstance(fs, LocalFileSystem) and os.path.exists(read) and os.path.exists(path):
-            is_same = os.path.samefile(read, path)
-        if is_same:
-            raise UsageError(f"{output}: would be written over an input, {trace}")
 
 
 def _parts(items: Sequence[T], size: int) -> list[list[T]]:
@@ -154,25 +135,3 @@ def _added(summaries: list[Path], min_machines: int, work: Path) -> bytes:
     except Error as error:
         raise FleetError.of(error, str(error)) from None
     return output.read_bytes()
-
-
-def _store(contents: bytes, output: str) -> None:
-    """Writes a file that gets its name when it is complete."""
-    fs, path = fsspec.url_to_fs(output)
-    if isinstance(fs, LocalFileSystem):
-        # The target of a link is replaced, not the link.
-        path = os.path.realpath(path)
-    if fs.isdir(path):
-        # A file would be moved into it.
-        raise UsageError(f"{output}: is a directory")
-    part = f"{path}.{uuid.uuid4().hex}"
-    with about(output):
-        try:
-            fs.pipe_file(part, contents)
-            fs.mv(part, path)
-        except BaseException:
-            # The error of the removal is not the one to tell.
-            with suppress(Exception):
-                if fs.exists(part):
-                    fs.rm(part)
-            raise
